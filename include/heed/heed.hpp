@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// heed: exact attention on CPUs from composable policies. The map of the library:
+//
+//   attend, Into, merge      kernel/attend.hpp, kernel/into.hpp, kernel/merge.hpp
+//   how it is computed       kernel/walk.hpp -> kernel/forward.hpp -> simd/primitives.inl
+//   what a policy is         policy/concepts.hpp; how they combine: policy/pack.hpp
+//   tensors it takes         core/view.hpp (tensors, bthd, split_heads)
+//   threads                  core/parallel.hpp
+//
+// Includes Eigen/Core only; Eigen's Tensor and ThreadPoolDevice are recognised by their shape.
+
+#pragma once
+
+#include "kernel/attend.hpp"
+#include "kernel/merge.hpp"
+
+// Masks: who may meet whom.
+#include "policy/dense.hpp"       // DenseMask, and Bias
+#include "policy/documents.hpp"   // SameDocument
+#include "policy/masks.hpp"       // causal, Window, Sinks, where, & | !
+
+// Where queries and keys stand.
+#include "policy/placement.hpp"   // Positions, top_left, Lengths
+
+// Encodings and scores: where things are.
+#include "policy/absolute.hpp"    // add_positions, sinusoidal
+#include "policy/alibi.hpp"       // Alibi
+#include "policy/cope.hpp"        // Cope, contextual position encoding
+#include "policy/relative.hpp"    // Relative
+#include "policy/rope.hpp"        // Rope
+#include "policy/t5.hpp"          // T5Bias
+
+// Scores: how sharply.
+#include "policy/pointwise.hpp"   // pointwise(f, df)
+#include "policy/scale.hpp"       // Scale, HeadScale, LogScale
+#include "policy/sink_logits.hpp" // SinkLogits
+#include "policy/soft_cap.hpp"    // SoftCap

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Included once per instruction set by dispatch.hpp, without include guard: the primitives on
+// tiles of logits, and the table of them all. table.hpp says what each one does.
+
+#include "vector.inl"
+#include "math.inl"
+#include "matrix.inl"
+
+namespace heed::inline HEED_ABI::simd::HEED_LEVEL {
+
+inline void hide(float* tile, const LaneBits* visible, Index n) {
+  const I lane_bit = splat(1) << lane_numbers();
+  for (Index j = 0; j < n; ++j) {
+    if (visible[j] == ~LaneBits{0}) continue;
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      const I word = splat(std::int32_t(visible[j] >> (v * kLanes) & 0xffff));
+      float* const at = tile + j * kRows + v * kLanes;
+      store(at, (word & lane_bit) != 0 ? load(at) : splat(-INFINITY));
+    }
+  }
+}
+
+// For each column of the tile and each vector of lanes.
+template <class Function>
+HEED_INLINE void for_columns(float* tile, Index n, const Function& function) {
+  for (Index j = 0; j < n; ++j) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      float* const at = tile + j * kRows + v * kLanes;
+      store(at, function(load(at), j, v * kLanes));
+    }
+  }
+}
+
+inline void scale(float* tile, Index n, const float* factor) {
+  for_columns(tile, n, [=](F x, Index, Index lane) { return x * load(factor + lane); });
+}
+
+inline void shift(float* tile, Index n, const float* term) {
+  for_columns(tile, n, [=](F x, Index, Index lane) { return x + load(term + lane); });
+}
+
+inline void slope(float* tile, Index n, const float* slope, const float* lane_position,
+                  const float* key_position) {
+  for_columns(tile, n, [=](F x, Index j, Index lane) {
+    const F distance = load(lane_position + lane) - splat(key_position[j]);
+    const F magnitude = from_bits(bits(distance) & 0x7fffffff);
+    return fma(-load(slope + lane), magnitude, x);
+  });
+}
+
+inline void band(float* tile, Index n, const float* band, Index rows, const std::int32_t* start,
+                 const std::int32_t* key_offset) {
+  const I last = splat(std::int32_t(rows - 1));
+  for_columns(tile, n, [=](F x, Index j, Index lane) {
+    I row = load(start + lane) - splat(key_offset[j]);
+    row = row < 0 ? I{} : row;
+    row = row > last ? last : row;
+    const I index = row * std::int32_t(kRows) + lane_numbers() + std::int32_t(lane);
+    return x + gather(x, splat(-1), band, index);
+  });
+}
+
+inline void rotate(float* x, Index width, const float* cosine, const float* sine, bool halves,
+                   bool adjoint) {
+  const Index half = width / 2;
+  const float sign = adjoint ? -1.0f : 1.0f;
+  const Index first_step = halves ? 1 : 2, second = halves ? half : 1;
+  Index i = 0;
+  if (halves) {
+    for (; i + kLanes <= half; i += kLanes) {
+      const F a = load(x + i), b = load(x + half + i);
+      const F c = load(cosine + i), s = load(sine + i) * sign;
+      store(x + i, fma(a, c, -(b * s)));
+      store(x + half + i, fma(a, s, b * c));
+    }
+  }
+  for (; i < half; ++i) {
+    const float a = x[i * first_step], b = x[i * first_step + second];
+    const float c = cosine[i], s = sine[i] * sign;
+    x[i * first_step] = a * c - b * s;
+    x[i * first_step + second] = a * s + b * c;
+  }
+}
+
+// The product of a query with the position vector at position `row` and the steps to the next two.
+struct Cell {
+  F row, value, step, next_step;
+};
+
+HEED_INLINE F z_at(F other, I mask, const float* z, F row, Index lane) {
+  const I index = to_int(row) * std::int32_t(kRows) + lane_numbers() + std::int32_t(lane);
+  return gather(other, mask, z, index);
+}
+
+HEED_INLINE Cell cell_at(const float* z, F row, Index lane) {
+  const I every = splat(-1);
+  const F z0 = z_at(F{}, every, z, row, lane);
+  const F z1 = z_at(F{}, every, z + kRows, row, lane);
+  const F z2 = z_at(F{}, every, z + 2 * kRows, row, lane);
+  return {row, z0, z1 - z0, z2 - z1};
+}
+
+// One vector of lanes, keys newest first. A position rises by at most 1 per key, so over a few
+// keys with small gates it stays within two cells of the table: then one look-up serves them all,
+// with the same bits as a look-up per key, since p - row and p - row - 1 are exact.
+HEED_INLINE void gate_walk_lanes(float* tile, const float* gates, Index n, const GateWalk& walk,
+                                 Index lane) {
+  constexpr Index kChunk = 8;
+  const F carry = load(walk.carry + lane), low = load(walk.low + lane);
+  const F last = splat(walk.last);
+  const I settled = carry >= last;
+  if (!any(~settled)) return;
+  const I open = ~settled;
+  const F own = splat(walk.own_token ? 1.0f : 0.0f);
+  F total{};
+  Cell cell = cell_at(walk.z, floor(min(carry + low, last)), lane);
+  for (Index end = n; end > 0;) {
+    const Index count = end < kChunk ? end : kChunk;
+    F gate[kChunk], position[kChunk];
+#pragma GCC unroll 8
+    for (Index i = 0; i < kChunk; ++i) {
+      const Index j = end - 1 - i;
+      gate[i] = i < count ? sigmoid(load(gates + j * kRows + lane)) : F{};
+    }
+#pragma GCC unroll 8
+    for (Index i = 0; i < kChunk; ++i) {
+      const F with = total + gate[i];
+      const F sum = carry + (low + (own != 0.0f ? with : total));
+      position[i] = sum > last ? last : sum;   // NaN stays NaN
+      total = with;
+    }
+    // The rows at the chunk's ends; min sends NaN to the last row.
+    const F first_row = floor(min(position[0], last));
+    if (any(first_row != cell.row)) cell = cell_at(walk.z, first_row, lane);
+    if (!any(position[count - 1] >= cell.row + 2.0f)) {
+#pragma GCC unroll 8
+      for (Index i = 0; i < kChunk; ++i) {
+        if (i >= count) break;
+        const F t = position[i] - cell.row;
+        const F z1 = cell.value + cell.step;
+        const F below = fma(t, cell.step, cell.value);
+        const F above = fma(t - 1.0f, cell.next_step, z1);
+        const F bias = t >= 1.0f ? above : below;
+        float* const at = tile + (end - 1 - i) * kRows + lane;
+        const F x = load(at);
+        store(at, open ? x + bias : x);
+      }
+    } else {
+      for (Index i = 0; i < count; ++i) {
+        const F row = floor(min(position[i], last));
+        if (any(row != cell.row)) cell = cell_at(walk.z, row, lane);
+        const F bias = fma(position[i] - row, cell.step, cell.value);
+        float* const at = tile + (end - 1 - i) * kRows + lane;
+        const F x = load(at);
+        store(at, open ? x + bias : x);
+      }
+    }
+    end -= count;
+  }
+  // (carry, low) + total without rounding; a settled lane's carry is final.
+  const F sum = carry + total;
+  const F part = sum - carry;
+  const F error = (carry - (sum - part)) + (total - part);
+  store(walk.carry + lane, open ? sum : carry);
+  store(walk.low + lane, open ? low + error : low);
+}
+
+inline void gate_walk(float* tile, const float* gates, Index n, const GateWalk& walk) {
+  for (Index lane = 0; lane < kRows; lane += kLanes) gate_walk_lanes(tile, gates, n, walk, lane);
+}
+
+template <class Table>
+inline constexpr Table kForward = {
+    pack,     product,    hide,  absorb,     weighted_sum, gate_walk, scale,    shift,
+    slope,    band,       soft_cap, rotate, all_finite,   weigh,     exp2_all, sigmoid_all,
+    tanh_all,
+};
+
+}  // namespace heed::inline HEED_ABI::simd::HEED_LEVEL
+
+#undef HEED_INLINE
