@@ -23,7 +23,7 @@ namespace detail {
 template <class T, class Given>
 View<const T> dense_view(const Given& source) {
   View<const T> view;
-  if constexpr (kIsView<Given>) {
+  if constexpr (ViewLike<Given>) {
     static_assert(std::is_convertible_v<decltype(source.data), const T*>,
                   "heed: a DenseMask holds bool (true = keep), a Bias holds float");
     view = View<const T>(source.data, source.extent, source.stride);
