@@ -27,10 +27,13 @@ inline void write_empty(const Into& into, Index b, Index h, Index row, float lse
   if (into.carry.data != nullptr) std::fill_n(into.carry.row(b, h, row), into.carry.dim(), 0.0f);
 }
 
-template <class... Ps>
+template <class Reads>
 class ForwardBlock {
+  using Policies = typename Reads::Policies;
+  using States = typename Policies::States;
+
  public:
-  ForwardBlock(const Operands<Ps...>& operands, const Into& into)
+  ForwardBlock(const Reads& operands, const Into& into)
       : operands_(operands),
         into_(into),
         walk_(operands),
@@ -56,11 +59,11 @@ class ForwardBlock {
   }
 
  private:
-  void resume(const Rows& rows, typename Pack<Ps...>::States& states) const {
+  void resume(const Rows& rows, States& states) const {
     const View<const float> resumed = operands_.pack.resumed_carry();
     if (resumed.data == nullptr) return;
     Index at = 0;
-    Pack<Ps...>::each_carry(states, [&](float* carry, Index n) {
+    Policies::each_carry(states, [&](float* carry, Index n) {
       for (Index i = 0; i < n; ++i, ++at) {
         for (Index lane = 0; lane < rows.count; ++lane) {
           carry[i * kRows + lane] = resumed.row(rows.batch, rows.head[lane], rows.row[lane])[at];
@@ -93,7 +96,7 @@ class ForwardBlock {
     }
   }
 
-  void write(const Rows& rows, typename Pack<Ps...>::States& states) const {
+  void write(const Rows& rows, States& states) const {
     for (Index lane = 0; lane < rows.count; ++lane) {
       const Index h = rows.head[lane], row = rows.row[lane];
       if (into_.out.dim() != 0) {
@@ -108,15 +111,15 @@ class ForwardBlock {
       }
       if (into_.carry.data == nullptr) continue;
       float* to = into_.carry.row(rows.batch, h, row);
-      Pack<Ps...>::each_carry(states, [&](const float* carry, Index n) {
+      Policies::each_carry(states, [&](const float* carry, Index n) {
         for (Index i = 0; i < n; ++i) *to++ = carry[i * kRows + lane];
       });
     }
   }
 
-  const Operands<Ps...>& operands_;
+  const Reads& operands_;
   const Into& into_;
-  Walk<Ps...> walk_;
+  Walk<Reads> walk_;
   Buffer<float> out_;
   BlockSoftmax softmax_;
 };
@@ -127,7 +130,7 @@ void write_absent(const Operands<Ps...>& operands, const Into& into, Index b, In
   const Shape& s = operands.shape;
   const Index group = s.heads / s.kv_heads;
   for (Index h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-    for (Index row = operands.placed[std::size_t(b)].extents.q_len; row < s.q_len; ++row) {
+    for (Index row = operands.placed(b, kv_head).extents.q_len; row < s.q_len; ++row) {
       write_empty(into, b, h, row, -INFINITY);
       const Index slot = weights_slot(into.weights, row, s.q_len);
       if (slot >= 0) std::fill_n(into.weights.to.row(b, h, slot), s.kv_len, 0.0f);
@@ -162,7 +165,7 @@ void forward(E&& executor, const Into& into, View<const float> q, View<const flo
     const Index head = job % (shape.batch * shape.kv_heads);
     const Index b = head / shape.kv_heads, kv_head = head % shape.kv_heads;
     if (block == 0) write_absent(operands, into, b, kv_head);
-    ForwardBlock<Ps...>(operands, into).run(b, kv_head, block);
+    ForwardBlock(operands, into).run(b, kv_head, block);
   });
 }
 

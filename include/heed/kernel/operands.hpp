@@ -61,6 +61,7 @@ struct Stream {
 template <class... Ps>
 class Operands {
  public:
+  using Policies = Pack<Ps...>;
   using Tables = decltype(std::declval<Pack<Ps...>>().tables(List<Index>{}, Index{}));
 
   template <class E>
@@ -82,6 +83,7 @@ class Operands {
     std::fill_n(zeros.data(), padded_width, 0.0f);
   }
 
+  const Placed& placed(Index b, Index /*kv_head*/) const { return placed_[std::size_t(b)]; }
   const float* row(Source s, Index b, Index kv_head, Index i) const {
     return stream_[int(s)].view.row(b, kv_head, i);
   }
@@ -91,7 +93,6 @@ class Operands {
   const Shape shape;
   const Pack<Ps...>& pack;
   const View<const float> q;
-  std::vector<Placed> placed;   // per batch entry
   Index padded_width = 0;
   Buffer<float> zeros;          // a value row for hidden keys
 
@@ -114,7 +115,7 @@ class Operands {
       Index* const key = query + shape.q_len;
       for (Index j = 0; j < extents.kv_len; ++j) key[j] = placement.key_position(shape, b, j);
       next = key + shape.kv_len;
-      placed.push_back({extents, query, key});
+      placed_.push_back({extents, query, key});
       if constexpr (Pack<Ps...>::kEncoded) {
         query_tables_.push_back(pack.tables({query, extents.q_len}, shape.dim));
         key_tables_.push_back(pack.tables({key, extents.kv_len}, shape.dim));
@@ -133,7 +134,7 @@ class Operands {
     run(executor, shape.batch * shape.kv_heads * jobs_per_head, [&](Index job) {
       const Index head = job / jobs_per_head, b = head / shape.kv_heads;
       const Index begin = job % jobs_per_head * kRowsPerJob;
-      const Index end = std::min(begin + kRowsPerJob, placed[std::size_t(b)].extents.kv_len);
+      const Index end = std::min(begin + kRowsPerJob, placed_[std::size_t(b)].extents.kv_len);
       for (Index j = begin; j < end; ++j) {
         float* const row = to + (head * shape.kv_len + j) * width;
         std::copy_n(from.row(b, head % shape.kv_heads, j), from.dim(), row);
@@ -155,6 +156,7 @@ class Operands {
     rewrite(executor, Source::value, padded_width, [](float*, Index, Index) {});
   }
 
+  std::vector<Placed> placed_;   // per batch entry
   Stream stream_[3];
   Buffer<Index> positions_;
   std::vector<Tables> query_tables_, key_tables_;

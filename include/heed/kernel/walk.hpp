@@ -51,13 +51,15 @@ struct Blocks {
   }
 };
 
-// Scratch of one walk.
-template <class... Ps>
+// One walker with its scratch. `Reads` is where it reads from: the tensors of a call (Operands), or
+// the slots of a cache.
+template <class Reads>
 class Walk {
  public:
-  using States = typename Pack<Ps...>::States;
+  using Policies = typename Reads::Policies;
+  using States = typename Policies::States;
 
-  explicit Walk(const Operands<Ps...>& operands)
+  explicit Walk(const Reads& operands)
       : operands_(operands),
         blocks_(operands.shape),
         scratch_((operands.shape.dim + 2 * kKeys + kEncodedRows * operands.shape.dim) * kRows),
@@ -71,7 +73,7 @@ class Walk {
   // Packs the queries of one block; false when it has none.
   bool open(Index batch, Index kv_head, Index block) {
     const Shape& shape = operands_.shape;
-    blocks_.fill(block, batch, kv_head, operands_.placed[std::size_t(batch)], rows_);
+    blocks_.fill(block, batch, kv_head, operands_.placed(batch, kv_head), rows_);
     if (rows_.count == 0) return false;
     rows_.heads = shape.heads;
     rows_.dim = shape.dim;
@@ -85,7 +87,7 @@ class Walk {
       rows_.unfold[lane] = 1.0f / fold[lane];
       if (!used) continue;
       query[lane] = operands_.q.row(batch, rows_.head[lane], rows_.row[lane]);
-      if constexpr (Pack<Ps...>::kEncoded) {
+      if constexpr (Policies::kEncoded) {
         float* const x = encoded_ + lane * shape.dim;
         std::copy_n(query[lane], shape.dim, x);
         operands_.pack.encode(Vector(x, shape.dim), rows_.row[lane], operands_.query_tables(batch));
@@ -102,9 +104,9 @@ class Walk {
   // visit(tile, offset) for every tile that any row of the block sees.
   template <class Visitor>
   void walk(States& states, Visitor&& visit) {
-    const Placed& placed = operands_.placed[std::size_t(rows_.batch)];
+    const Placed& placed = operands_.placed(rows_.batch, rows_.kv_head);
     Index keys = placed.extents.kv_len;
-    if constexpr (Pack<Ps...>::kCausal) {   // later keys are never visible
+    if constexpr (Policies::kCausal) {   // later keys are never visible
       keys = std::upper_bound(placed.key, placed.key + keys, rows_.max_position) - placed.key;
     }
     for (Index first = (keys - 1) / kKeys * kKeys; first >= 0 && keys > 0; first -= kKeys) {
@@ -117,12 +119,12 @@ class Walk {
   }
 
  private:
-  static constexpr Index kEncodedRows = Pack<Ps...>::kEncoded ? 1 : 0;
+  static constexpr Index kEncodedRows = Policies::kEncoded ? 1 : 0;
 
   template <class Visitor>
   void step(Keys& keys, States& states, Visitor& visit) {
     Visibility visibility = Visibility::all;
-    if constexpr (Pack<Ps...>::kMasked) {
+    if constexpr (Policies::kMasked) {
       visibility = operands_.pack.visibility(rows_, keys);
       if (visibility == Visibility::none) return;
       if (visibility == Visibility::some) {
@@ -154,7 +156,7 @@ class Walk {
     if (operands_.has_gates()) point(Source::gate, gate_);
   }
 
-  const Operands<Ps...>& operands_;
+  const Reads& operands_;
   const Blocks blocks_;
   Buffer<float> scratch_;
   float* const packed_;

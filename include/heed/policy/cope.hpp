@@ -114,7 +114,8 @@ class Cope {
       gates = tile.spare;
     }
     simd.gate_walk(tile.logits.data, gates, tile.keys.count,
-                   {state.z.data(), last, options_.own_token, state.carry, state.carry + kRows});
+                   {state.z.data(), last, options_.own_token, state.carry, state.carry + kRows},
+                   tile.reach);
   }
 
  private:

@@ -7,7 +7,8 @@
 //   Sinks{n}    position(key) < n                            (StreamingLLM, arXiv 2309.17453)
 //   where(f)    f(query position, key position), or f(Query, Key)
 //
-// causal & (Window{1024} | Sinks{4}) is a sliding window that keeps the first four keys.
+// causal & (Window{1024} | Sinks{4}) is a sliding window that keeps the first four keys. Write
+// (!a) & b: GCC takes !a & b for a slip of the pen (-Wparentheses).
 
 #pragma once
 

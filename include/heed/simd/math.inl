@@ -125,63 +125,99 @@ inline void weigh(float* x, Index n, float lse) {
   }
 }
 
-// Four vectors of lanes at a time, so that four sums are under way together.
-template <bool with_moment>
-HEED_INLINE void absorb_lanes(float* tile, Index n, const Softmax& state, float* alpha, Index lane) {
-  constexpr int kTogether = 4;
-  F top[kTogether], offset[kTogether], base[kTogether];
-  F total[kTogether], moment[kTogether];
-#pragma GCC unroll 4
-  for (int v = 0; v < kTogether; ++v) top[v] = splat(-INFINITY);
-  for (Index j = 0; j < n; ++j) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kTogether; ++v) {
-      top[v] = max(load(tile + j * kRows + lane + v * kLanes), top[v]);
+// Calls step(key, u) for the keys of [0, n) that the group sees, u = key % 4 being a constant, so
+// that four sums are under way together; calls skip(key) for the others.
+template <class Step, class Skip>
+HEED_INLINE void for_seen_keys(Index n, const Reach& reach, Index group, const Step& step,
+                               const Skip& skip) {
+  for (Index begin = 0, chunk = 0; begin < n; begin += kGroup, ++chunk) {
+    const Index end = begin + kGroup < n ? begin + kGroup : n;
+    Index j = begin;
+    if (group < reach.first[chunk] || group >= reach.last[chunk]) {
+      for (; j < end; ++j) skip(j);
+      continue;
     }
-  }
-#pragma GCC unroll 4
-  for (int v = 0; v < kTogether; ++v) {
-    const Index at = lane + v * kLanes;
-    offset[v] = load(state.offset + at);
-    const F old_max = load(state.max + at);
-    const F new_max = max(top[v] + offset[v], old_max);
-    // A row that has seen nothing keeps m = -inf; 0 stands in for it, so that -inf - m is -inf.
-    const F m = new_max == -INFINITY ? F{} : new_max;
-    base[v] = m - offset[v];
-    const F fall = max(splat(kSmallestExponent), (old_max - m) * kLog2e);
-    const F a = exp2_clamped((old_max - m) * kLog2e, fall);
-    store(alpha + at, a);
-    store(state.max + at, new_max);
-    total[v] = load(state.sum + at);
-    if constexpr (with_moment) moment[v] = a * fma(fall, total[v], load(state.moment + at));
-    total[v] *= a;
-  }
-  for (Index j = 0; j < n; ++j) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kTogether; ++v) {
-      float* const at = tile + j * kRows + lane + v * kLanes;
-      const F x = (load(at) - base[v]) * kLog2e;
-      const F clamped = max(splat(kSmallestExponent), x);
-      const F p = exp2_clamped(x, clamped);
-      store(at, p);
-      total[v] += p;
-      if constexpr (with_moment) moment[v] = fma(p, clamped, moment[v]);
+    for (; j + 4 <= end; j += 4) {
+      step(j, std::integral_constant<int, 0>{});
+      step(j + 1, std::integral_constant<int, 1>{});
+      step(j + 2, std::integral_constant<int, 2>{});
+      step(j + 3, std::integral_constant<int, 3>{});
     }
-  }
-#pragma GCC unroll 4
-  for (int v = 0; v < kTogether; ++v) {
-    const Index at = lane + v * kLanes;
-    store(state.sum + at, total[v]);
-    if constexpr (with_moment) store(state.moment + at, moment[v]);
+    if (j < end) step(j, std::integral_constant<int, 0>{});
+    if (j + 1 < end) step(j + 1, std::integral_constant<int, 1>{});
+    if (j + 2 < end) step(j + 2, std::integral_constant<int, 2>{});
   }
 }
 
-inline void absorb(float* tile, Index n, const Softmax& state, float* alpha) {
-  for (Index lane = 0; lane < kRows; lane += 4 * kLanes) {
+// The two passes over one vector of lanes, as function objects: lambdas that take vectors would be
+// compiled for the including file's own instruction set.
+struct TopPass {
+  const float* tile;
+  F (&top)[4];
+  template <class U>
+  HEED_INLINE void operator()(Index j, U u) const {
+    top[u] = max(load(tile + j * kRows), top[u]);
+  }
+};
+struct NoPass {
+  HEED_INLINE void operator()(Index) const {}
+};
+template <bool with_moment>
+struct WeightPass {
+  float* tile;
+  F base;
+  F (&total)[4];
+  F (&moment)[4];
+  template <class U>
+  HEED_INLINE void operator()(Index j, U u) const {
+    const F x = (load(tile + j * kRows) - base) * kLog2e;
+    const F clamped = max(splat(kSmallestExponent), x);
+    const F p = exp2_clamped(x, clamped);
+    store(tile + j * kRows, p);
+    total[u] += p;
+    if constexpr (with_moment) moment[u] = fma(p, clamped, moment[u]);
+  }
+};
+struct ZeroPass {
+  float* tile;
+  HEED_INLINE void operator()(Index j) const { store(tile + j * kRows, F{}); }
+};
+
+template <bool with_moment>
+HEED_INLINE void absorb_lanes(float* tile, Index n, const Softmax& state, float* alpha,
+                              const Reach& reach, Index lane) {
+  const Index group = lane / kGroup;
+  const F lowest = splat(-INFINITY);
+  F top[4] = {lowest, lowest, lowest, lowest};
+  for_seen_keys(n, reach, group, TopPass{tile + lane, top}, NoPass{});
+  const F offset = load(state.offset + lane);
+  const F old_max = load(state.max + lane);
+  const F new_max = max(max(max(top[0], top[1]), max(top[2], top[3])) + offset, old_max);
+  // A row that has seen nothing keeps m = -inf; 0 stands in for it, so that -inf - m is -inf.
+  const F m = new_max == -INFINITY ? F{} : new_max;
+  const F fall = (old_max - m) * kLog2e;
+  const F clamped_fall = max(splat(kSmallestExponent), fall);
+  const F a = exp2_clamped(fall, clamped_fall);
+  store(alpha + lane, a);
+  store(state.max + lane, new_max);
+
+  F total[4] = {F{}, F{}, F{}, F{}}, moment[4] = {F{}, F{}, F{}, F{}};
+  for_seen_keys(n, reach, group, WeightPass<with_moment>{tile + lane, m - offset, total, moment},
+                ZeroPass{tile + lane});
+  const F old_sum = load(state.sum + lane);
+  store(state.sum + lane, fma(a, old_sum, (total[0] + total[1]) + (total[2] + total[3])));
+  if constexpr (with_moment) {
+    const F old_moment = fma(clamped_fall, old_sum, load(state.moment + lane));
+    store(state.moment + lane, fma(a, old_moment, (moment[0] + moment[1]) + (moment[2] + moment[3])));
+  }
+}
+
+inline void absorb(float* tile, Index n, const Softmax& state, float* alpha, const Reach& reach) {
+  for (Index lane = 0; lane < kRows; lane += kLanes) {
     if (state.moment != nullptr) {
-      absorb_lanes<true>(tile, n, state, alpha, lane);
+      absorb_lanes<true>(tile, n, state, alpha, reach, lane);
     } else {
-      absorb_lanes<false>(tile, n, state, alpha, lane);
+      absorb_lanes<false>(tile, n, state, alpha, reach, lane);
     }
   }
 }

@@ -85,9 +85,9 @@ inline void rotate(float* x, Index width, const float* cosine, const float* sine
   }
 }
 
-// The product of a query with the position vector at position `row` and the steps to the next two.
+// Where a lane stands in its column of z: the value at `row` and at the next two rows.
 struct Cell {
-  F row, value, step, next_step;
+  F row, z0, z1, z2;
 };
 
 HEED_INLINE F z_at(F other, I mask, const float* z, F row, Index lane) {
@@ -95,70 +95,75 @@ HEED_INLINE F z_at(F other, I mask, const float* z, F row, Index lane) {
   return gather(other, mask, z, index);
 }
 
-HEED_INLINE Cell cell_at(const float* z, F row, Index lane) {
-  const I every = splat(-1);
-  const F z0 = z_at(F{}, every, z, row, lane);
-  const F z1 = z_at(F{}, every, z + kRows, row, lane);
-  const F z2 = z_at(F{}, every, z + 2 * kRows, row, lane);
-  return {row, z0, z1 - z0, z2 - z1};
+// Positions only rise, mostly by less than a row: then two of three values are there already.
+HEED_INLINE void move_to(Cell& cell, const float* z, F row, Index lane) {
+  const I moved = row != cell.row;
+  if (!any(moved)) return;
+  if (any(row > cell.row + 1.0f)) {
+    cell.z0 = z_at(cell.z0, moved, z, row, lane);
+    cell.z1 = z_at(cell.z1, moved, z + kRows, row, lane);
+  } else {
+    cell.z0 = moved ? cell.z1 : cell.z0;
+    cell.z1 = moved ? cell.z2 : cell.z1;
+  }
+  cell.z2 = z_at(cell.z2, moved, z + 2 * kRows, row, lane);
+  cell.row = row;
 }
 
-// One vector of lanes, keys newest first. A position rises by at most 1 per key, so over a few
-// keys with small gates it stays within two cells of the table: then one look-up serves them all,
-// with the same bits as a look-up per key, since p - row and p - row - 1 are exact.
+// One vector of lanes, keys newest first. Over a few keys with small gates a position stays within
+// two rows of the table: then one look-up serves them all, with the same bits as a look-up per
+// key, since p - row and p - row - 1 are exact.
 HEED_INLINE void gate_walk_lanes(float* tile, const float* gates, Index n, const GateWalk& walk,
-                                 Index lane) {
+                                 const Reach& reach, Index lane) {
   constexpr Index kChunk = 8;
+  static_assert(kGroup % kChunk == 0);
   const F carry = load(walk.carry + lane), low = load(walk.low + lane);
   const F last = splat(walk.last);
-  const I settled = carry >= last;
-  if (!any(~settled)) return;
-  const I open = ~settled;
-  const F own = splat(walk.own_token ? 1.0f : 0.0f);
+  const I open = ~(carry >= last);   // lanes that are not settled; NaN never is
+  if (!any(open)) return;
+  const F own = walk.own_token ? splat(1.0f) : F{};
+  const F start = floor(min(carry + low, last));   // min sends NaN to the last row
+  const I every = splat(-1);
+  Cell cell{start, z_at(F{}, every, walk.z, start, lane), z_at(F{}, every, walk.z + kRows, start, lane),
+            z_at(F{}, every, walk.z + 2 * kRows, start, lane)};
   F total{};
-  Cell cell = cell_at(walk.z, floor(min(carry + low, last)), lane);
-  for (Index end = n; end > 0;) {
-    const Index count = end < kChunk ? end : kChunk;
+  const Index group = lane / kGroup;
+  for (Index end = n, begin; end > 0; end = begin) {
+    begin = (end - 1) / kChunk * kChunk;
+    const Index chunk = begin / kGroup;
+    if (group < reach.first[chunk] || group >= reach.last[chunk]) continue;   // all gates are 0
+    const Index count = end - begin;
     F gate[kChunk], position[kChunk];
 #pragma GCC unroll 8
     for (Index i = 0; i < kChunk; ++i) {
-      const Index j = end - 1 - i;
-      gate[i] = i < count ? sigmoid(load(gates + j * kRows + lane)) : F{};
+      gate[i] = i < count ? sigmoid(load(gates + (end - 1 - i) * kRows + lane)) : F{};
     }
 #pragma GCC unroll 8
     for (Index i = 0; i < kChunk; ++i) {
-      const F with = total + gate[i];
-      const F sum = carry + (low + (own != 0.0f ? with : total));
+      const F sum = carry + (low + fma(own, gate[i], total));
       position[i] = sum > last ? last : sum;   // NaN stays NaN
-      total = with;
+      total += gate[i];
     }
-    // The rows at the chunk's ends; min sends NaN to the last row.
-    const F first_row = floor(min(position[0], last));
-    if (any(first_row != cell.row)) cell = cell_at(walk.z, first_row, lane);
-    if (!any(position[count - 1] >= cell.row + 2.0f)) {
+    move_to(cell, walk.z, floor(min(position[0], last)), lane);
+    float* const newest = tile + (end - 1) * kRows + lane;
+    if (!any(position[kChunk - 1] >= cell.row + 2.0f)) {
+      const F step = cell.z1 - cell.z0, next_step = cell.z2 - cell.z1;
 #pragma GCC unroll 8
       for (Index i = 0; i < kChunk; ++i) {
         if (i >= count) break;
         const F t = position[i] - cell.row;
-        const F z1 = cell.value + cell.step;
-        const F below = fma(t, cell.step, cell.value);
-        const F above = fma(t - 1.0f, cell.next_step, z1);
-        const F bias = t >= 1.0f ? above : below;
-        float* const at = tile + (end - 1 - i) * kRows + lane;
-        const F x = load(at);
-        store(at, open ? x + bias : x);
+        const F bias = t >= 1.0f ? fma(t - 1.0f, next_step, cell.z1) : fma(t, step, cell.z0);
+        const F x = load(newest - i * kRows);
+        store(newest - i * kRows, open ? x + bias : x);
       }
-    } else {
-      for (Index i = 0; i < count; ++i) {
-        const F row = floor(min(position[i], last));
-        if (any(row != cell.row)) cell = cell_at(walk.z, row, lane);
-        const F bias = fma(position[i] - row, cell.step, cell.value);
-        float* const at = tile + (end - 1 - i) * kRows + lane;
-        const F x = load(at);
-        store(at, open ? x + bias : x);
-      }
+      continue;
     }
-    end -= count;
+    for (Index i = 0; i < count; ++i) {
+      move_to(cell, walk.z, floor(min(position[i], last)), lane);
+      const F bias = fma(position[i] - cell.row, cell.z1 - cell.z0, cell.z0);
+      const F x = load(newest - i * kRows);
+      store(newest - i * kRows, open ? x + bias : x);
+    }
   }
   // (carry, low) + total without rounding; a settled lane's carry is final.
   const F sum = carry + total;
@@ -168,8 +173,11 @@ HEED_INLINE void gate_walk_lanes(float* tile, const float* gates, Index n, const
   store(walk.low + lane, open ? low + error : low);
 }
 
-inline void gate_walk(float* tile, const float* gates, Index n, const GateWalk& walk) {
-  for (Index lane = 0; lane < kRows; lane += kLanes) gate_walk_lanes(tile, gates, n, walk, lane);
+inline void gate_walk(float* tile, const float* gates, Index n, const GateWalk& walk,
+                      const Reach& reach) {
+  for (Index lane = 0; lane < kRows; lane += kLanes) {
+    gate_walk_lanes(tile, gates, n, walk, reach, lane);
+  }
 }
 
 template <class Table>

@@ -20,7 +20,7 @@ inline constexpr Index kChunks = kKeys / kGroup;
 inline constexpr Index kPad = 16;                    // value widths are padded to multiples of this
 
 // For each chunk of 16 keys the groups of 16 lanes [first, last) that see any of them. What lies
-// outside is hidden: product leaves it unwritten and weighted_sum does not read it.
+// outside is hidden: product leaves it unwritten, hide makes it -inf, absorb 0.
 struct Reach {
   std::uint8_t first[kChunks];
   std::uint8_t last[kChunks];
@@ -55,13 +55,14 @@ struct ForwardTable {
   // tile[j][lane] = -inf where bit `lane` of visible[j] is 0.
   void (*hide)(float* tile, const LaneBits* visible, Index n);
   // m' = max(m, max_j x_j); tile = e^(x - m'); sum, moment and alpha = e^(m - m') follow.
-  void (*absorb)(float* tile, Index n, const Softmax& state, float* alpha);
+  void (*absorb)(float* tile, Index n, const Softmax& state, float* alpha, const Reach& reach);
   // out[lane][0, width) = out * alpha + sum_j tile[j][lane] * values[j]; width a multiple of kPad,
   // lanes [first, last).
   void (*weighted_sum)(float* out, Index width, const float* tile, const float* const* values,
                        Index n, const float* alpha, const Reach& reach, Index first, Index last);
   // Adds CoPE's position logits; gates are sigmoid(gates[j][lane]), newest key (n - 1) first.
-  void (*gate_walk)(float* tile, const float* gates, Index n, const GateWalk& walk);
+  void (*gate_walk)(float* tile, const float* gates, Index n, const GateWalk& walk,
+                    const Reach& reach);
   // tile[j][lane] *= factor[lane]
   void (*scale)(float* tile, Index n, const float* factor);
   // tile[j][lane] += term[lane]

@@ -45,7 +45,7 @@ struct BlockSoftmax {
     const simd::ForwardTable& simd = simd::forward();
     const Index n = tile.keys.count;
     float* const weights = tile.logits.data;
-    simd.absorb(weights, n, {max, sum, with_moment ? moment : nullptr, offset}, alpha);
+    simd.absorb(weights, n, {max, sum, with_moment ? moment : nullptr, offset}, alpha, tile.reach);
     const float* const* values = tile.keys.rows(Source::value);
     if (tile.visible == nullptr || simd.all_finite(values, n, width)) {
       const Index lanes = (tile.rows.count + simd::kGroup - 1) / simd::kGroup * simd::kGroup;
