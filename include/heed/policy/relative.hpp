@@ -11,8 +11,7 @@
 
 #pragma once
 
-#include <bit>
-
+#include "../tile/table_product.hpp"
 #include "band.hpp"
 
 namespace heed::inline HEED_ABI {
@@ -50,32 +49,12 @@ struct Relative {
     state.band.add(tile, capped ? table.rows - 1 : table.rows,
                    [&](Index first, Index count, float* out) {
                      const Index known = std::min(count, table.rows - first);
-                     products(tile, first, known, out);
+                     TableView from = table;
+                     from.data += first * table.row_stride;
+                     product_with_table(from, tile.rows, out, known);
                      simd::forward().scale(out, known, state.unscale);
                      std::fill(out + known * kRows, out + count * kRows, 0.0f);
                    });
-  }
-
- private:
-  // out[n][lane] = packed[lane] . table[first + n]
-  void products(const Tile& tile, Index first, Index count, float* out) const {
-    const Rows& rows = tile.rows;
-    if (table.tables == 1 || rows.one_head) return product(rows, rows.head[0], first, count, out);
-    std::fill(out, out + count * kRows, 0.0f);
-    for (LaneBits left = rows.lanes(); left != 0;) {
-      const Index head = rows.head[std::countr_zero(left)];
-      product(rows, head, first, count, tile.spare);
-      for (Index lane = 0; lane < rows.count; ++lane) {
-        if (rows.head[lane] != head) continue;
-        left &= ~(LaneBits{1} << lane);
-        for (Index n = 0; n < count; ++n) out[n * kRows + lane] = tile.spare[n * kRows + lane];
-      }
-    }
-  }
-  void product(const Rows& rows, Index head, Index first, Index count, float* out) const {
-    const float* vectors[kKeys];
-    for (Index n = 0; n < count; ++n) vectors[n] = table.row(head, first + n);
-    simd::forward().product(out, rows.packed, rows.dim, vectors, count, simd::kReachAll);
   }
 };
 

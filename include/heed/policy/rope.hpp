@@ -23,13 +23,10 @@ class Pairing {
  public:
   static const Pairing halves, neighbours;
 
-  // Only there to say this sentence.
-  template <class Unnamed = void>
-  constexpr Pairing() {
-    static_assert(detail::kNever<Unnamed>,
-                  "heed: Rope has no default pairing; name it, .pairing = heed::Pairing::halves "
-                  "(Llama, GPT-NeoX) or heed::Pairing::neighbours (GPT-J)");
-  }
+  // Nobody may call it. A type without it would be refused too, but not in these words.
+  __attribute__((unavailable("heed: Rope has no default pairing; name it, .pairing = "
+                             "heed::Pairing::halves (Llama, GPT-NeoX) or "
+                             "heed::Pairing::neighbours (GPT-J)"))) Pairing();
   constexpr bool operator==(const Pairing&) const = default;
 
  private:

@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "table.hpp"
+#include "backward_table.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -27,9 +27,11 @@
 #define HEED_LANES 4
 #define HEED_INTRINSICS 0
 #include "primitives.inl"
+#include "backward.inl"
 #undef HEED_LEVEL
 #undef HEED_LANES
 #undef HEED_INTRINSICS
+#undef HEED_INLINE
 
 #if HEED_X86
 
@@ -44,9 +46,11 @@
 #define HEED_LANES 8
 #define HEED_INTRINSICS 256
 #include "primitives.inl"
+#include "backward.inl"
 #undef HEED_LEVEL
 #undef HEED_LANES
 #undef HEED_INTRINSICS
+#undef HEED_INLINE
 #if defined(__clang__)
 #pragma clang attribute pop
 #else
@@ -65,9 +69,11 @@
 #define HEED_LANES 16
 #define HEED_INTRINSICS 512
 #include "primitives.inl"
+#include "backward.inl"
 #undef HEED_LEVEL
 #undef HEED_LANES
 #undef HEED_INTRINSICS
+#undef HEED_INLINE
 #if defined(__clang__)
 #pragma clang attribute pop
 #else
@@ -132,15 +138,30 @@ inline Isa choose_isa(Isa best, const char* forced) {
   return best;
 }
 
-// A template, so that a file which calls no kernel compiles no primitive.
+// A template, so that a file compiles only the groups of primitives that it uses.
 template <class Table>
 const Table& table_for(Isa isa) {
-  static_assert(std::is_same_v<Table, ForwardTable>);
+  const auto choose = [isa]([[maybe_unused]] const Table& best, [[maybe_unused]] const Table& middle,
+                            const Table& plain) -> const Table& {
 #if HEED_X86
-  if (isa == Isa::avx512) return avx512::kForward<Table>;
-  if (isa == Isa::avx2) return avx2::kForward<Table>;
+    if (isa == Isa::avx512) return best;
+    if (isa == Isa::avx2) return middle;
 #endif
-  return generic::kForward<Table>;
+    return plain;
+  };
+#if HEED_X86
+  namespace best = avx512;
+  namespace middle = avx2;
+#else
+  namespace best = generic;
+  namespace middle = generic;
+#endif
+  if constexpr (std::is_same_v<Table, ForwardTable>) {
+    return choose(best::kForward<Table>, middle::kForward<Table>, generic::kForward<Table>);
+  } else {
+    static_assert(std::is_same_v<Table, BackwardTable>);
+    return choose(best::kBackward<Table>, middle::kBackward<Table>, generic::kBackward<Table>);
+  }
 }
 
 }  // namespace simd
@@ -156,6 +177,12 @@ namespace simd {
 
 inline const ForwardTable& forward() {
   static const ForwardTable& table = table_for<ForwardTable>(isa());
+  return table;
+}
+
+template <class Table = BackwardTable>
+const Table& backward() {
+  static const Table& table = table_for<Table>(isa());
   return table;
 }
 

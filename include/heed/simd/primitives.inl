@@ -188,5 +188,3 @@ inline constexpr Table kForward = {
 };
 
 }  // namespace heed::inline HEED_ABI::simd::HEED_LEVEL
-
-#undef HEED_INLINE

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Included once per instruction set by dispatch.hpp, without include guard: the primitives of the
+// backward pass. backward_table.hpp says what each one does. The products are the forward ones:
+// dq is a weighted sum of keys, dk and dv are weighted sums over a block's rows.
+
+namespace heed::inline HEED_ABI::simd::HEED_LEVEL {
+
+inline void softmax_adjoint(float* tile, float* adjoint, Index n, const SoftmaxAdjoint& s,
+                            const LaneBits* visible, const Reach& reach) {
+  const I lane_bit = splat(1) << lane_numbers();
+  for (Index j = 0; j < n; ++j) {
+    const Index chunk = j / kGroup;
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const Index lane = v * kLanes, group = lane / kGroup;
+      float* const p_at = tile + j * kRows + lane;
+      float* const d_at = adjoint + j * kRows + lane;
+      if (group < reach.first[chunk] || group >= reach.last[chunk]) {
+        store(p_at, F{});
+        store(d_at, F{});
+        continue;
+      }
+      F p = exp2((load(p_at) - load(s.shifted_lse + lane)) * kLog2e);
+      F d = p * (load(d_at) - load(s.delta + lane));
+      if (visible != nullptr) {
+        const I seen = (splat(std::int32_t(visible[j] >> lane & 0xffff)) & lane_bit) != 0;
+        p = seen ? p : F{};
+        d = seen ? d : F{};
+      }
+      store(p_at, p);
+      store(d_at, d);
+    }
+  }
+}
+
+// out[j] += sum over lanes of tile[j][lane] * rows[lane]: four or six keys at a time.
+template <int keys, int vectors>
+HEED_INLINE void row_sum_step(float* out, Index width, const float* tile, const float* const* rows,
+                              Index column, Index begin, Index end) {
+  F sum[keys][vectors];
+#pragma GCC unroll 16
+  for (int j = 0; j < keys; ++j) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) sum[j][v] = load(out + j * width + v * kLanes);
+  }
+  for (Index lane = begin; lane < end; ++lane) {
+    F x[vectors];
+    const float* const row = rows[lane] + column;
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) x[v] = load(row + v * kLanes);
+#pragma GCC unroll 16
+    for (int j = 0; j < keys; ++j) {
+      const F weight = splat(tile[j * kRows + lane]);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) sum[j][v] = fma(weight, x[v], sum[j][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int j = 0; j < keys; ++j) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) store(out + j * width + v * kLanes, sum[j][v]);
+  }
+}
+
+template <int keys, int vectors>
+HEED_INLINE void row_sum_keys(float* out, Index width, const float* tile, const float* const* rows,
+                              Index column, Index lane, Index end_lane, Index begin, Index end) {
+  Index j = begin;
+  for (; j + keys <= end; j += keys) {
+    row_sum_step<keys, vectors>(out + j * width + column, width, tile + j * kRows, rows, column,
+                                lane, end_lane);
+  }
+  if constexpr (keys > 4) {
+    for (; j + 4 <= end; j += 4) {
+      row_sum_step<4, vectors>(out + j * width + column, width, tile + j * kRows, rows, column,
+                               lane, end_lane);
+    }
+  }
+  for (; j < end; ++j) {
+    row_sum_step<1, vectors>(out + j * width + column, width, tile + j * kRows, rows, column, lane,
+                             end_lane);
+  }
+}
+
+inline void row_sum(float* out, Index width, const float* tile, const float* const* rows, Index n,
+                    Index lanes, const Reach& reach) {
+  for (Index chunk = 0; chunk * kGroup < n;) {
+    Index next = chunk + 1;
+    while (next * kGroup < n && reach.first[next] == reach.first[chunk] &&
+           reach.last[next] == reach.last[chunk]) {
+      ++next;
+    }
+    const Index begin = chunk * kGroup, end = next * kGroup < n ? next * kGroup : n;
+    const Index lane = reach.first[chunk] * kGroup;
+    const Index reached = reach.last[chunk] * kGroup;
+    const Index end_lane = reached < lanes ? reached : lanes;
+    chunk = next;
+    if (end_lane <= lane) continue;
+    Index column = 0;
+#if HEED_LANES == 16
+    for (; column + 64 <= width; column += 64) {
+      row_sum_keys<4, 4>(out, width, tile, rows, column, lane, end_lane, begin, end);
+    }
+    if (column + 48 <= width) {
+      row_sum_keys<4, 3>(out, width, tile, rows, column, lane, end_lane, begin, end);
+      column += 48;
+    }
+    if (column + 32 <= width) {
+      row_sum_keys<8, 2>(out, width, tile, rows, column, lane, end_lane, begin, end);
+      column += 32;
+    }
+    if (column + 16 <= width) {
+      row_sum_keys<16, 1>(out, width, tile, rows, column, lane, end_lane, begin, end);
+    }
+#else
+    for (; column + 2 * kLanes <= width; column += 2 * kLanes) {
+      row_sum_keys<6, 2>(out, width, tile, rows, column, lane, end_lane, begin, end);
+    }
+#endif
+  }
+}
+
+inline void column_sum(float* sum, const float* tile, Index n) {
+  for (Index j = 0; j < n; ++j) {
+    for (Index lane = 0; lane < kRows; lane += kLanes) {
+      store(sum + lane, load(sum + lane) + load(tile + j * kRows + lane));
+    }
+  }
+}
+
+inline void scale_adjoint(float* adjoint, const float* tile, Index n, const float* factor,
+                          float* d_factor) {
+  for (Index j = 0; j < n; ++j) {
+    for (Index lane = 0; lane < kRows; lane += kLanes) {
+      const F d = load(adjoint + j * kRows + lane);
+      const F x = load(tile + j * kRows + lane);
+      // A hidden logit is -inf and its adjoint 0.
+      const F term = d == 0.0f ? F{} : d * x;
+      store(d_factor + lane, load(d_factor + lane) + term);
+      store(adjoint + j * kRows + lane, d * load(factor + lane));
+    }
+  }
+}
+
+inline void slope_adjoint(float* d_slope, const float* adjoint, Index n, const float* lane_position,
+                          const float* key_position) {
+  for (Index j = 0; j < n; ++j) {
+    for (Index lane = 0; lane < kRows; lane += kLanes) {
+      const F distance = load(lane_position + lane) - splat(key_position[j]);
+      const F magnitude = from_bits(bits(distance) & 0x7fffffff);
+      const F d = load(adjoint + j * kRows + lane);
+      store(d_slope + lane, fma(-d, magnitude, load(d_slope + lane)));
+    }
+  }
+}
+
+inline void soft_cap_adjoint(float* adjoint, const float* tile, Index n, float cap) {
+  const F inverse = splat(1.0f / cap);
+  for (Index i = 0; i < n * kRows; i += kLanes) {
+    const F t = tanh(load(tile + i) * inverse);
+    store(adjoint + i, load(adjoint + i) * fma(-t, t, splat(1.0f)));
+  }
+}
+
+// Adds each lane's a to row `row` and b to the next row of its column of dz, where mask holds.
+HEED_INLINE void flush_cell(float* dz, I mask, F row, F a, F b, Index lane) {
+  const I at = to_int(row) * std::int32_t(kRows) + lane_numbers() + std::int32_t(lane);
+  for (int i = 0; i < kLanes; ++i) {
+    if (mask[i] == 0) continue;
+    dz[at[i]] += a[i];
+    dz[at[i] + kRows] += b[i];
+  }
+}
+
+// Two sweeps over a tile. Newest to oldest, as forward: the position of each key, its share of dz
+// and dp = d bias / d position. Oldest to newest: `running` sums dp over all keys at least as old,
+// which is what a gate feels, since it counts towards all of them.
+HEED_INLINE void gate_walk_adjoint_lanes(float* adjoint, float* gate_adjoint, const float* gates,
+                                         Index n, const GateWalk& walk, const GateAdjoint& out,
+                                         const Reach& reach, Index lane) {
+  const F carry = load(walk.carry + lane), low = load(walk.low + lane);
+  const F last = splat(walk.last);
+  const I open = ~(carry >= last);
+  const I every = splat(-1);
+  const Index group = lane / kGroup;
+  if (!any(open)) {   // every key of the tile stands at the last row
+    float* const last_row = out.dz + std::int32_t(walk.last) * kRows + lane;
+    F sum = load(last_row);
+    for (Index j = 0; j < n; ++j) sum += load(adjoint + j * kRows + lane);
+    store(last_row, sum);
+    return;
+  }
+  const F own = walk.own_token ? splat(1.0f) : F{};
+  alignas(64) float gate[kKeys * kLanes];
+  alignas(64) float slope[kKeys * kLanes];   // then dp
+  const F start = floor(min(carry + low, last));
+  Cell cell{start, z_at(F{}, every, walk.z, start, lane), z_at(F{}, every, walk.z + kRows, start, lane),
+            z_at(F{}, every, walk.z + 2 * kRows, start, lane)};
+  F total{}, at_row{}, at_next{};
+  for (Index j = n - 1; j >= 0; --j) {
+    const Index chunk = j / kGroup;
+    if (group < reach.first[chunk] || group >= reach.last[chunk]) {
+      store(gate + j * kLanes, F{});
+      store(slope + j * kLanes, F{});
+      continue;
+    }
+    const F g = sigmoid(load(gates + j * kRows + lane));
+    const F sum = carry + (low + fma(own, g, total));
+    const F position = sum > last ? last : sum;
+    total += g;
+    const F row = floor(min(position, last));
+    const I moved = row != cell.row;
+    if (any(moved)) {
+      // Rows rise by one as a rule: then the next row's share is the new row's start.
+      const I far = moved & (row > cell.row + 1.0f);
+      flush_cell(out.dz, moved & ~far, cell.row, at_row, F{}, lane);
+      if (any(far)) flush_cell(out.dz, far, cell.row, at_row, at_next, lane);
+      at_row = moved ? (far ? F{} : at_next) : at_row;
+      at_next = moved ? F{} : at_next;
+      move_to(cell, walk.z, row, lane);
+    }
+    const F w = position - row;
+    const F d = load(adjoint + j * kRows + lane);
+    at_next = fma(w, d, at_next);
+    at_row = fma(-w, d, at_row + d);
+    // At an integer, the clamp included, the slope is 0 by convention.
+    const I inside = (w != 0.0f) & open;
+    store(slope + j * kLanes, inside ? d * (cell.z1 - cell.z0) : F{});
+    store(gate + j * kLanes, g);
+  }
+  flush_cell(out.dz, every, cell.row, at_row, at_next, lane);
+  F running = load(out.running + lane);
+  for (Index j = 0; j < n; ++j) {
+    const F dp = load(slope + j * kLanes);
+    const F felt = walk.own_token ? running + dp : running;
+    running += dp;
+    const F g = load(gate + j * kLanes);
+    float* const to = gate_adjoint + j * kRows + lane;
+    // A closed gate (0: hidden, or far below) and an open one (1) have no derivative to pass on.
+    const F slope_of_gate = g * (1.0f - g);
+    store(to, fma(felt, slope_of_gate, load(to)));
+  }
+  store(out.running + lane, running);
+}
+
+inline void gate_walk_adjoint(float* adjoint, float* gate_adjoint, const float* gates, Index n,
+                              const GateWalk& walk, const GateAdjoint& out, const Reach& reach) {
+  for (Index lane = 0; lane < kRows; lane += kLanes) {
+    gate_walk_adjoint_lanes(adjoint, gate_adjoint, gates, n, walk, out, reach, lane);
+  }
+}
+
+template <class Table>
+inline constexpr Table kBackward = {
+    softmax_adjoint, row_sum,          column_sum,        scale_adjoint,
+    slope_adjoint,   soft_cap_adjoint, gate_walk_adjoint,
+};
+
+}  // namespace heed::inline HEED_ABI::simd::HEED_LEVEL
