@@ -101,47 +101,62 @@ class Walk {
 
   States begin() const { return operands_.pack.begin(rows_); }
 
-  // visit(tile, offset) for every tile that any row of the block sees.
+  // Tiles that may be visible are numbers 0 (oldest) ... tiles() - 1.
+  Index tiles() const {
+    const Placed& placed = operands_.placed(rows_.batch, rows_.kv_head);
+    return (keys_in_reach(placed) + kKeys - 1) / kKeys;
+  }
+
+  // Loads a tile with the logits of the encoded, scaled product, hidden ones -inf. False when no
+  // row of the block sees any of its keys.
+  bool load(Index number) {
+    const Placed& placed = operands_.placed(rows_.batch, rows_.kv_head);
+    keys_.first = number * kKeys;
+    keys_.count = std::min(kKeys, keys_in_reach(placed) - keys_.first);
+    keys_.position = placed.key + keys_.first;
+    some_ = false;
+    if constexpr (Policies::kMasked) {
+      Visibility visibility = operands_.pack.visibility(rows_, keys_);
+      if (visibility == Visibility::some) {
+        operands_.pack.see(rows_, keys_, seen_.lanes);
+        visibility = seen_.settle(keys_.count, rows_.lanes());
+      }
+      if (visibility == Visibility::none) return false;
+      some_ = visibility == Visibility::some;
+    }
+    read(keys_);
+    const simd::ForwardTable& simd = simd::forward();
+    simd.product(logits_, packed_, rows_.dim, keys_.rows(Source::key), keys_.count, reach());
+    if (some_) simd.hide(logits_, seen_.lanes, keys_.count);
+    view_ = {logits_, keys_.count};
+    return true;
+  }
+
+  // The tile loaded last.
+  Tile tile() { return {rows_, keys_, view_, some_ ? seen_.lanes : nullptr, reach(), spare_}; }
+
+  // visit(tile, offset) for every tile that any row of the block sees, newest first, after all
+  // scores; offset is what the softmax has still to add per lane, or nullptr.
   template <class Visitor>
   void walk(States& states, Visitor&& visit) {
-    const Placed& placed = operands_.placed(rows_.batch, rows_.kv_head);
-    Index keys = placed.extents.kv_len;
-    if constexpr (Policies::kCausal) {   // later keys are never visible
-      keys = std::upper_bound(placed.key, placed.key + keys, rows_.max_position) - placed.key;
-    }
-    for (Index first = (keys - 1) / kKeys * kKeys; first >= 0 && keys > 0; first -= kKeys) {
-      Keys tile_keys;
-      tile_keys.first = first;
-      tile_keys.count = std::min(kKeys, keys - first);
-      tile_keys.position = placed.key + first;
-      step(tile_keys, states, visit);
+    for (Index number = tiles() - 1; number >= 0; --number) {
+      if (!load(number)) continue;
+      const Tile loaded = tile();
+      visit(loaded, operands_.pack.forward(loaded, states));
     }
   }
 
  private:
   static constexpr Index kEncodedRows = Policies::kEncoded ? 1 : 0;
 
-  template <class Visitor>
-  void step(Keys& keys, States& states, Visitor& visit) {
-    Visibility visibility = Visibility::all;
-    if constexpr (Policies::kMasked) {
-      visibility = operands_.pack.visibility(rows_, keys);
-      if (visibility == Visibility::none) return;
-      if (visibility == Visibility::some) {
-        operands_.pack.see(rows_, keys, seen_.lanes);
-        visibility = seen_.settle(keys.count, rows_.lanes());
-        if (visibility == Visibility::none) return;
-      }
+  const simd::Reach& reach() const { return some_ ? seen_.reach : simd::kReachAll; }
+
+  Index keys_in_reach(const Placed& placed) const {
+    Index keys = placed.extents.kv_len;
+    if constexpr (Policies::kCausal) {   // later keys are never visible
+      keys = std::upper_bound(placed.key, placed.key + keys, rows_.max_position) - placed.key;
     }
-    read(keys);
-    const bool some = visibility == Visibility::some;
-    const simd::Reach& reach = some ? seen_.reach : simd::kReachAll;
-    const simd::ForwardTable& simd = simd::forward();
-    simd.product(logits_, packed_, rows_.dim, keys.rows(Source::key), keys.count, reach);
-    if (some) simd.hide(logits_, seen_.lanes, keys.count);
-    Logits logits{logits_, keys.count};
-    const Tile tile{rows_, keys, logits, some ? seen_.lanes : nullptr, reach, spare_};
-    visit(tile, operands_.pack.forward(tile, states));
+    return keys;
   }
 
   void read(Keys& keys) {
@@ -164,7 +179,10 @@ class Walk {
   float* const spare_;
   float* const encoded_;
   Rows rows_;
+  Keys keys_;
+  Logits view_;
   Seen seen_;
+  bool some_ = false;   // whether the loaded tile is partly hidden
   const float* key_[kKeys];
   const float* value_[kKeys];
   const float* gate_[kKeys];
