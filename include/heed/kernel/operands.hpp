@@ -66,21 +66,24 @@ class Operands {
 
   template <class E>
   Operands(E&& executor, const Shape& the_shape, View<const float> queries,
-           View<const float> keys, View<const float> values, const Pack<Ps...>& the_pack)
+           View<const float> keys, View<const float> values, const Pack<Ps...>& the_pack,
+           bool pad_keys = false)
       : shape(the_shape), pack(the_pack), q(queries) {
     place();
     const GateStream gates = pack.gate_stream();
     stream_[int(Source::key)].view = keys;
     stream_[int(Source::value)].view = values;
     stream_[int(Source::gate)].view = gates.keys;
-    if constexpr (Pack<Ps...>::kEncoded) {
-      encode(executor, Source::key);
-      if (gates.source == Source::gate) encode(executor, Source::gate);
+    padded_dim = padded(shape.dim);
+    padded_width = padded(shape.v_dim);
+    const Index key_width = pad_keys ? padded_dim : shape.dim;
+    if (Pack<Ps...>::kEncoded || key_width != shape.dim) {
+      rewrite(executor, Source::key, key_width);
+      if (gates.source == Source::gate) rewrite(executor, Source::gate, key_width);
     }
-    padded_width = (shape.v_dim + simd::kPad - 1) / simd::kPad * simd::kPad;
-    if (padded_width != shape.v_dim) pad(executor);
-    zeros = Buffer<float>(padded_width);
-    std::fill_n(zeros.data(), padded_width, 0.0f);
+    if (padded_width != shape.v_dim) rewrite(executor, Source::value, padded_width);
+    zeros = Buffer<float>(std::max(padded_dim, padded_width));
+    std::fill_n(zeros.data(), zeros.size(), 0.0f);
   }
 
   const Placed& placed(Index b, Index /*kv_head*/) const { return placed_[std::size_t(b)]; }
@@ -89,12 +92,14 @@ class Operands {
   }
   bool has_gates() const { return stream_[int(Source::gate)].view.data != nullptr; }
   const Tables& query_tables(Index b) const { return query_tables_[std::size_t(b)]; }
+  const Tables& key_tables(Index b) const { return key_tables_[std::size_t(b)]; }
 
   const Shape shape;
   const Pack<Ps...>& pack;
   const View<const float> q;
+  Index padded_dim = 0;         // dim and v_dim, rounded up to whole vectors
   Index padded_width = 0;
-  Buffer<float> zeros;          // a value row for hidden keys
+  Buffer<float> zeros;          // a row for hidden keys
 
  private:
   void place() {
@@ -122,9 +127,11 @@ class Operands {
       }
     }
   }
-  // Copies rows of a stream into scratch, `width` apart, and lets f change each.
-  template <class E, class F>
-  void rewrite(E&& executor, Source source, Index width, F&& f) {
+  static Index padded(Index n) { return (n + simd::kPad - 1) / simd::kPad * simd::kPad; }
+
+  // Copies the rows of a stream into scratch, `width` apart, and encodes keys there.
+  template <class E>
+  void rewrite(E&& executor, Source source, Index width) {
     constexpr Index kRowsPerJob = 1024;
     Stream& stream = stream_[int(source)];
     const View<const float> from = stream.view;
@@ -139,21 +146,14 @@ class Operands {
         float* const row = to + (head * shape.kv_len + j) * width;
         std::copy_n(from.row(b, head % shape.kv_heads, j), from.dim(), row);
         std::fill_n(row + from.dim(), width - from.dim(), 0.0f);
-        f(row, b, j);
+        if constexpr (Pack<Ps...>::kEncoded) {
+          if (source != Source::value) {
+            pack.encode(Vector(row, shape.dim), j, key_tables_[std::size_t(b)]);
+          }
+        }
       }
     });
     stream.view = View<const float>(to, {shape.batch, shape.kv_heads, shape.kv_len, width});
-  }
-  template <class E>
-  void encode(E&& executor, Source source) {
-    rewrite(executor, source, shape.dim, [this](float* row, Index b, Index j) {
-      pack.encode(Vector(row, shape.dim), j, key_tables_[std::size_t(b)]);
-    });
-  }
-  template <class E>
-  void pad(E&& executor) {
-    // Value gates read only the first v_dim of a padded row.
-    rewrite(executor, Source::value, padded_width, [](float*, Index, Index) {});
   }
 
   std::vector<Placed> placed_;   // per batch entry

@@ -68,7 +68,7 @@ class Walk {
         spare_(logits_ + kKeys * kRows),
         encoded_(spare_ + kKeys * kRows) {}
 
-  const Rows& rows() const { return rows_; }
+  Rows& rows() { return rows_; }
 
   // Packs the queries of one block; false when it has none.
   bool open(Index batch, Index kv_head, Index block) {

@@ -43,8 +43,8 @@ void add_positions(Inputs&& x, const TableView& table, Index first = 0) {
   }
   if (first < 0 || first > table.rows || time > table.rows - first) {
     contract::refuse("add_positions",
-                     "table has " + text(table.rows) + " rows for the positions " + text(first) +
-                         " to " + text(first + time - 1),
+                     "table has " + text(table.rows) + " rows for " + text(time) +
+                         " positions from " + text(first) + " on",
                      "a row for every position");
   }
   for (Index b = 0; b < batch; ++b) {

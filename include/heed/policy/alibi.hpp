@@ -44,6 +44,7 @@ struct Alibi {
   struct State {
     alignas(64) float slope[kRows] = {};
     alignas(64) float position[kRows] = {};
+    alignas(64) float d_slope[kRows] = {};   // backward
     Index origin;
   };
 
@@ -74,13 +75,30 @@ struct Alibi {
   }
   void forward(const Tile& tile, const State& state) const {
     alignas(64) float position[kKeys];
-    for (Index i = 0; i < tile.keys.count; ++i) {
-      position[i] = static_cast<float>(tile.keys.position[i] - state.origin);
-    }
+    key_positions(tile, state, position);
     simd::forward().slope(tile.logits.data, tile.keys.count, state.slope, state.position, position);
   }
 
+  // d loss / d slope[head] = -sum of adjoint |i - j|; logits pass unchanged.
+  NumbersGradient zero(const Shape& shape) const { return NumbersGradient(shape.heads); }
+  void backward(const Tile& tile, Adjoint& adjoint, State& state, NumbersGradient&) const {
+    alignas(64) float position[kKeys];
+    key_positions(tile, state, position);
+    simd::backward().slope_adjoint(state.d_slope, adjoint.logits.data, tile.keys.count,
+                                   state.position, position);
+  }
+  void end(const Rows& rows, const State& state, RowsAdjoint&, NumbersGradient& gradient) const {
+    for (Index lane = 0; lane < rows.count; ++lane) {
+      gradient[rows.head[lane]] += double{state.d_slope[lane]};
+    }
+  }
+
  private:
+  static void key_positions(const Tile& tile, const State& state, float* position) {
+    for (Index i = 0; i < tile.keys.count; ++i) {
+      position[i] = static_cast<float>(tile.keys.position[i] - state.origin);
+    }
+  }
   float slope(Index head, Index heads) const {
     return slopes.size == 0 ? alibi_slope(head, heads) : slopes[head];
   }

@@ -5,10 +5,13 @@
 // optional everywhere: `check(const Shape&)` throws std::invalid_argument before anything is
 // written.
 //
+// For the backward pass a score has `backward`, and a policy with parameters has `zero` (its empty
+// Gradient, with +=) and the hook that adds to it; see "The adjoint hooks" below.
+//
 //   group      hooks                                                 models
 //   Mask       causal, visibility, visible [, lanes]                 causal, Window, Sinks, where, & | !
 //   Encoding   begin, encode, encode_adjoint                         Rope
-//   Score      forward [, begin] [, zero, backward, end]             Cope, Alibi, Relative, SoftCap ...
+//   Score      forward [, begin] [, backward, zero, end]             Cope, Alibi, Relative, SoftCap ...
 //   Factor     factor (a Score that multiplies a row by a number)    HeadScale, LogScale
 //   Prior      prior                                                 SinkLogits
 //   Placement  query_position, key_position, extents                 Positions, top_left, Lengths
@@ -19,6 +22,7 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include "../core/view.hpp"
 #include "../tile/block.hpp"
@@ -117,6 +121,33 @@ concept Placement = requires(const P& p, const Shape& shape, Index i) {
   { p.extents(shape, i) } -> std::same_as<Extents>;
 };
 
+// The adjoint hooks, each beside the hook it undoes:
+//
+//   zero(shape) -> Gradient                        of the policy's own parameters; left out if none
+//   backward(tile, adjoint [, state] [, gradient]) of forward: tile.logits is what forward
+//       received, adjoint.logits goes from d loss / d output to d loss / d input. Tiles come
+//       oldest first; a carry is as forward found it on entering the tile.
+//   end(rows, state, rows_adjoint [, gradient])    after the block's last tile: what the state
+//       collected, for the queries (of the packed ones) and the parameters
+//   factor_adjoint(query, d, gradient)             of factor
+//   prior_adjoint(query, d, gradient)              of prior
+//   base_scale_adjoint(d, gradient)                of base_scale
+//
+// A state of a walking score may have settled() -> bool: no older tile changes its carry.
+
+// d loss / d numbers of a policy that holds one number per query head (or just one).
+struct NumbersGradient {
+  std::vector<double> values;
+
+  NumbersGradient() = default;
+  explicit NumbersGradient(Index count) : values(std::size_t(count)) {}
+  double& operator[](Index i) { return values[std::size_t(i)]; }
+  NumbersGradient& operator+=(const NumbersGradient& other) {
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] += other.values[i];
+    return *this;
+  }
+};
+
 namespace detail {
 
 // Any hook of a group, by name: what tells half a group from none.
@@ -130,7 +161,7 @@ template <class P>
 inline constexpr bool kTouchesScore = requires { &P::forward; };
 template <class P>
 inline constexpr bool kTouchesAdjoint =
-    requires { &P::backward; } || requires { &P::zero; } || requires { &P::end; };
+    requires { &P::backward; } || requires { &P::end; };
 template <class P>
 inline constexpr bool kTouchesPlacement = requires { &P::query_position; } ||
                                           requires { &P::key_position; } ||
@@ -157,7 +188,7 @@ constexpr bool check_policy() {
                 "heed: half a score; a score has forward(const Tile&), or begin(const Rows&) and "
                 "forward(const Tile&, State&)");
   static_assert(!kTouchesAdjoint<P> || kTouchesScore<P>,
-                "heed: half a score; backward, zero and end need a forward to be the adjoint of");
+                "heed: half a score; backward and end need a forward to be the adjoint of");
   static_assert(!kTouchesPlacement<P> || Placement<P>,
                 "heed: half a placement; a placement has query_position(const Shape&, batch, row), "
                 "key_position(const Shape&, batch, index) and extents(const Shape&, batch)");

@@ -40,7 +40,15 @@ class Cope {
     alignas(64) float carry[kGateSums * kRows];
     alignas(64) float offset[kRows];
     alignas(64) float gate_factor[kRows];   // takes folded factors out of the gates' products
+    alignas(64) float table_factor[kRows];  // from packed . e to z
     Buffer<float> z;                        // [N + 2][kRows]: q.e, the last row three times
+    float last = 0;                         // N - 1, the largest position
+    alignas(64) float running[kRows];       // backward: sum of d loss / d position, oldest first
+    Buffer<float> dz;                       // backward: adjoint of z
+
+    bool settled() const {
+      return std::all_of(carry, carry + kRows, [this](float c) { return c >= last; });
+    }
   };
 
   // table: [N, dim], shared by the heads, or [heads, N, dim]; zeros make a fresh layer equal NoPE.
@@ -85,56 +93,81 @@ class Cope {
 
   State begin(const Rows& rows) const {
     State state;
+    state.last = float(table_.rows - 1);
     state.z = Buffer<float>((table_.rows + 2) * kRows);
     for (Index lane = 0; lane < kRows; ++lane) {
       // Lanes without a query are settled from the start.
       state.carry[lane] = lane < rows.count ? 0.0f : INFINITY;
       state.carry[kRows + lane] = 0;
-      state.offset[lane] = 0;
+      state.offset[lane] = state.running[lane] = 0;
       state.gate_factor[lane] = 1.0f / rows.factor[lane];
+      state.table_factor[lane] =
+          rows.unfold[lane] * (options_.form == CopeForm::b ? rows.base_scale : 1.0f);
     }
-    fill(rows, state.z.data());
+    float* const z = state.z.data();
+    product_with_table(table_, rows, z, table_.rows);
+    simd::forward().scale(z, table_.rows, state.table_factor);
+    for (Index copy = 0; copy < 2; ++copy) {
+      std::copy_n(z + (table_.rows - 1) * kRows, kRows, z + (table_.rows + copy) * kRows);
+    }
     return state;
   }
 
   void forward(const Tile& tile, State& state) const {
-    const simd::ForwardTable& simd = simd::forward();
-    const float last = float(table_.rows - 1);
     const float* const last_column = state.z.data() + (table_.rows - 1) * kRows;
     for (Index lane = 0; lane < kRows; ++lane) {
-      state.offset[lane] = state.carry[lane] >= last ? last_column[lane] : 0.0f;
+      state.offset[lane] = state.carry[lane] >= state.last ? last_column[lane] : 0.0f;
     }
-    const float* gates = tile.logits.data;
-    if (gates_.source != Source::key && !settled(state)) {
-      const Index n = tile.keys.count;
-      simd.product(tile.spare, tile.rows.packed, tile.rows.dim, tile.keys.rows(gates_.source), n,
-                   tile.reach);
-      simd.scale(tile.spare, n, state.gate_factor);
-      if (tile.visible != nullptr) simd.hide(tile.spare, tile.visible, n);
-      gates = tile.spare;
+    if (state.settled()) return;
+    simd::forward().gate_walk(tile.logits.data, gate_logits(tile, state), tile.keys.count,
+                              walk(state), tile.reach);
+  }
+
+  TableGradient zero(const Shape&) const { return TableGradient(table_); }
+
+  // db = adjoint; dz[n] += db (1 - w), dz[n + 1] += db w; dp = db (z[n + 1] - z[n]);
+  // dg_k = sum of dp over all keys at least as old; d gate logit = g (1 - g) dg.
+  void backward(const Tile& tile, Adjoint& adjoint, State& state, TableGradient&) const {
+    if (state.dz.size() == 0) {
+      state.dz = Buffer<float>((table_.rows + 2) * kRows);
+      std::fill_n(state.dz.data(), state.dz.size(), 0.0f);
     }
-    simd.gate_walk(tile.logits.data, gates, tile.keys.count,
-                   {state.z.data(), last, options_.own_token, state.carry, state.carry + kRows},
-                   tile.reach);
+    const bool own_stream = gates_.source != Source::key;
+    const float* const gates = state.settled() ? tile.logits.data : gate_logits(tile, state);
+    float* const to = own_stream ? adjoint.gates : adjoint.logits.data;
+    simd::backward().gate_walk_adjoint(adjoint.logits.data, to, gates, tile.keys.count,
+                                       walk(state), {state.dz.data(), state.running}, tile.reach);
+    if (own_stream) simd::forward().scale(to, tile.keys.count, state.gate_factor);
+  }
+  void end(const Rows& rows, State& state, RowsAdjoint& adjoint, TableGradient& gradient) const {
+    if (state.dz.size() == 0) return;
+    float* const dz = state.dz.data();
+    for (Index copy = 0; copy < 2; ++copy) {   // the padding stands for row N - 1
+      simd::forward().shift(dz + (table_.rows - 1) * kRows, 1, dz + (table_.rows + copy) * kRows);
+    }
+    if (options_.form == CopeForm::b) {   // z grows with the scale
+      for (Index i = 0; i < table_.rows * kRows; ++i) {
+        adjoint.base_scale += double{dz[i]} * double{state.z[i]} / double{rows.base_scale};
+      }
+    }
+    simd::forward().scale(dz, table_.rows, state.table_factor);
+    table_adjoint(table_, rows, dz, table_.rows, adjoint.dq, gradient);
   }
 
  private:
-  bool settled(const State& state) const {
-    const float last = float(table_.rows - 1);
-    return std::all_of(state.carry, state.carry + kRows, [=](float c) { return c >= last; });
+  simd::GateWalk walk(State& state) const {
+    return {state.z.data(), state.last, options_.own_token, state.carry, state.carry + kRows};
   }
-
-  // z[n][lane] = q.e[n] (times the scale in form B), by the same product as the logits.
-  void fill(const Rows& rows, float* z) const {
-    product_with_table(table_, rows, z, table_.rows);
-    alignas(64) float factor[kRows];
-    for (Index lane = 0; lane < kRows; ++lane) {
-      factor[lane] = rows.unfold[lane] * (options_.form == CopeForm::b ? rows.base_scale : 1.0f);
-    }
-    simd::forward().scale(z, table_.rows, factor);
-    for (Index copy = 0; copy < 2; ++copy) {
-      std::copy_n(z + (table_.rows - 1) * kRows, kRows, z + (table_.rows + copy) * kRows);
-    }
+  // The logits whose sigmoids are the gates: the tile's own, or the product with a second stream.
+  const float* gate_logits(const Tile& tile, const State& state) const {
+    if (gates_.source == Source::key) return tile.logits.data;
+    const simd::ForwardTable& simd = simd::forward();
+    const Index n = tile.keys.count;
+    simd.product(tile.spare, tile.rows.packed, tile.rows.dim, tile.keys.rows(gates_.source), n,
+                 tile.reach);
+    simd.scale(tile.spare, n, state.gate_factor);
+    if (tile.visible != nullptr) simd.hide(tile.spare, tile.visible, n);
+    return tile.spare;
   }
 
   TableView table_;

@@ -90,7 +90,11 @@ class Pack {
 
   constexpr explicit Pack(Ps... policies) : policies_(std::move(policies)...) {}
 
-  // Calls f(policy) for each policy of a kind, in order.
+  template <class F>
+  constexpr auto apply(F&& f) const {
+    return std::apply(std::forward<F>(f), policies_);
+  }
+  // Calls f(policy) for each policy, in order.
   template <class F>
   constexpr void each(F&& f) const {
     std::apply([&](const Ps&... p) { (f(p), ...); }, policies_);
@@ -141,18 +145,16 @@ class Pack {
   void encode(Vector x, Index i, const Tables& tables) const {
     encode_each(x, i, tables, std::index_sequence_for<Ps...>{});
   }
+  template <class Tables>
+  void encode_adjoint(Vector x, Index i, const Tables& tables) const {
+    if constexpr (kEncoded) encode_adjoint_from<sizeof...(Ps)>(x, i, tables);
+  }
 
   // Scores. The leading factors are folded into the queries; forward skips them.
   float folded_factor(Query query) const {
     float factor = 1;
-    bool leading = true;
-    each([&](const auto& p) {
-      using P = std::remove_cvref_t<decltype(p)>;
-      if constexpr (Factor<P>) {
-        if (leading) factor *= p.factor(query);
-      } else if constexpr (Score<P>) {
-        leading = false;
-      }
+    each_score([&](auto i, const auto& p) {
+      if constexpr (folded<i>()) factor *= p.factor(query);
     });
     return factor;
   }
@@ -161,11 +163,32 @@ class Pack {
                       policies_);
   }
 
-  // Scores in written order. Returns the offset that the softmax has still to add per lane, or
-  // nullptr. Hidden logits are -inf on entry to every walking score and at the end.
-  const float* forward(const Tile& tile, States& states) const {
+  // Scores in written order; before(i) is called on the logits that the i-th policy receives.
+  // Returns the offset that the softmax has still to add per lane, or nullptr. Hidden logits are
+  // -inf on entry to every walking score and at the end.
+  template <class Before = detail::Nothing>
+  const float* forward(const Tile& tile, States& states, const Before& before = {}) const {
     bool hidden = true;
-    return forward_from<0>(tile, states, hidden, false);
+    return forward_from<0>(tile, states, hidden, before);
+  }
+
+  // Calls f(i, policy) for each score that forward runs or folds, in order.
+  template <class F>
+  void each_score(F&& f) const {
+    each_score_at(f, std::index_sequence_for<Ps...>{});
+  }
+  // Whether policy i is a leading factor.
+  template <std::size_t i>
+  static constexpr bool folded() {
+    return Factor<Policy<i>> && []<std::size_t... j>(std::index_sequence<j...>) {
+      return ((!Score<Policy<j>> || Factor<Policy<j>>) && ...);
+    }(std::make_index_sequence<i>{});
+  }
+  template <std::size_t i>
+  using Policy = std::tuple_element_t<i, std::tuple<Ps...>>;
+  template <std::size_t i>
+  const Policy<i>& policy() const {
+    return std::get<i>(policies_);
   }
 
   template <class F>
@@ -218,10 +241,19 @@ class Pack {
   }
   template <class Tables, std::size_t... i>
   void encode_each(Vector x, Index at, const Tables& tables, std::index_sequence<i...>) const {
-    const auto one = [&](const auto& p, const auto& table) {
+    [[maybe_unused]] const auto one = [&](const auto& p, const auto& table) {
       if constexpr (Encoding<std::remove_cvref_t<decltype(p)>>) p.encode(x, at, table);
     };
     (one(std::get<i>(policies_), std::get<i>(tables)), ...);
+  }
+  template <std::size_t n, class Tables>   // the first n policies, last to first
+  void encode_adjoint_from(Vector x, Index at, const Tables& tables) const {
+    if constexpr (n > 0) {
+      if constexpr (Encoding<Policy<n - 1>>) {
+        std::get<n - 1>(policies_).encode_adjoint(x, at, std::get<n - 1>(tables));
+      }
+      encode_adjoint_from<n - 1>(x, at, tables);
+    }
   }
   template <class State, class F>
   static void carry_of(State& state, F& f) {
@@ -231,49 +263,53 @@ class Pack {
   }
 
   template <std::size_t i>
-  static constexpr bool kScoreAt = Score<std::tuple_element_t<i, std::tuple<Ps...>>>;
-  template <std::size_t i>
   static constexpr bool last_score() {
     if constexpr (i + 1 >= sizeof...(Ps)) {
       return true;
     } else {
-      return !kScoreAt<i + 1> && last_score<i + 1>();
+      return !Score<Policy<i + 1>> && last_score<i + 1>();
     }
   }
+  template <class F, std::size_t... i>
+  void each_score_at(F& f, std::index_sequence<i...>) const {
+    [[maybe_unused]] const auto one = [&](auto index, const auto& p) {
+      if constexpr (Score<std::remove_cvref_t<decltype(p)>>) f(index, p);
+    };
+    (one(std::integral_constant<std::size_t, i>{}, std::get<i>(policies_)), ...);
+  }
 
-  template <std::size_t i>
-  const float* forward_from(const Tile& tile, States& states, bool& hidden, bool begun) const {
+  template <std::size_t i, class Before>
+  const float* forward_from(const Tile& tile, States& states, bool& hidden,
+                            const Before& before) const {
     if constexpr (i == sizeof...(Ps)) {
       hide(tile, hidden);
       return nullptr;
     } else {
-      using P = std::tuple_element_t<i, std::tuple<Ps...>>;
+      using P = Policy<i>;
       using State = detail::StateOf<P>;
-      if constexpr (Score<P>) {
-        if (!Factor<P> || begun) {
-          const P& score = std::get<i>(policies_);
-          State& state = std::get<i>(states);
-          if constexpr (detail::kHasCarry<State>) hide(tile, hidden);
-          if constexpr (StatefulScore<P>) {
-            score.forward(tile, state);
-          } else if constexpr (StatelessScore<P>) {
-            score.forward(tile);
+      if constexpr (Score<P> && !folded<i>()) {
+        const P& score = std::get<i>(policies_);
+        State& state = std::get<i>(states);
+        if constexpr (detail::kHasCarry<State>) hide(tile, hidden);
+        if constexpr (!std::is_same_v<Before, detail::Nothing>) before(i);
+        if constexpr (StatefulScore<P>) {
+          score.forward(tile, state);
+        } else if constexpr (StatelessScore<P>) {
+          score.forward(tile);
+        } else {
+          multiply(score, tile);
+        }
+        hidden = false;
+        if constexpr (detail::kHasOffset<State>) {
+          if constexpr (last_score<i>()) {
+            hide(tile, hidden);
+            return state.offset;
           } else {
-            multiply(score, tile);
+            simd::forward().shift(tile.logits.data, tile.logits.keys, state.offset);
           }
-          hidden = false;
-          if constexpr (detail::kHasOffset<State>) {
-            if constexpr (last_score<i>()) {
-              hide(tile, hidden);
-              return state.offset;
-            } else {
-              simd::forward().shift(tile.logits.data, tile.logits.keys, state.offset);
-            }
-          }
-          begun = true;
         }
       }
-      return forward_from<i + 1>(tile, states, hidden, begun);
+      return forward_from<i + 1>(tile, states, hidden, before);
     }
   }
   static void hide(const Tile& tile, bool& hidden) {

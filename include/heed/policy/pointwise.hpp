@@ -20,20 +20,29 @@ struct Pointwise {
   Df df;   // d f(x) / dx at the logit x that f received; called as f is
 
   void forward(const Tile& tile) const {
-    const F call = f;   // its own copy: stores to the tile cannot change it
+    each(f, tile, [](float& x, float value) { x = value; }, tile.logits);
+  }
+  void backward(const Tile& tile, Adjoint& adjoint) const {
+    each(df, tile, [](float& d, float slope) { d *= slope; }, adjoint.logits);
+  }
+
+ private:
+  // put(target logit, g(logit [, query, key])) for every pair of the tile.
+  template <class G, class Put>
+  static void each(const G& g, const Tile& tile, const Put& put, Logits& target) {
+    const G call = g;   // its own copy: stores to the tile cannot change it
     for (Index i = 0; i < tile.keys.count; ++i) {
-      float* column = tile.logits.column(i).data();
-      if constexpr (std::is_invocable_r_v<float, const F&, float>) {
-        for (Index lane = 0; lane < kRows; ++lane) {
-          column[lane] = static_cast<float>(call(column[lane]));
-        }
+      const float* const from = tile.logits.data + i * kRows;
+      float* const to = target.data + i * kRows;
+      if constexpr (std::is_invocable_r_v<float, const G&, float>) {
+        for (Index lane = 0; lane < kRows; ++lane) put(to[lane], static_cast<float>(call(from[lane])));
       } else {
-        static_assert(std::is_invocable_r_v<float, const F&, float, Query, Key>,
+        static_assert(std::is_invocable_r_v<float, const G&, float, Query, Key>,
                       "heed: pointwise takes f(float logit) or f(float logit, heed::Query, "
                       "heed::Key) that returns a float and can be called on a const object");
         const Key key = tile.keys.at(i);
         for (Index lane = 0; lane < tile.rows.count; ++lane) {
-          column[lane] = static_cast<float>(call(column[lane], tile.rows.query(lane), key));
+          put(to[lane], static_cast<float>(call(from[lane], tile.rows.query(lane), key)));
         }
       }
     }

@@ -23,6 +23,8 @@ struct Scale {
   float scale;
 
   float base_scale() const { return scale; }
+  NumbersGradient zero(const Shape&) const { return NumbersGradient(1); }
+  void base_scale_adjoint(double d, NumbersGradient& gradient) const { gradient[0] += d; }
   void check(const Shape& shape) const {
     if (std::isfinite(scale) && scale > 0) return;
     contract::refuse(shape.function, "Scale is " + contract::text(double{scale}),
@@ -40,6 +42,11 @@ struct HeadScale {
   float factor(Query query) const {
     const float number = scales[query.head];
     return temperatures ? 1 / number : number;
+  }
+  NumbersGradient zero(const Shape& shape) const { return NumbersGradient(shape.heads); }
+  void factor_adjoint(Query query, double d, NumbersGradient& gradient) const {
+    const double number = double{scales[query.head]};
+    gradient[query.head] += temperatures ? -d / (number * number) : d;
   }
   void check(const Shape& shape) const {
     using contract::text;

@@ -19,6 +19,10 @@ struct SinkLogits {
   List<float> logits;   // [heads], query heads; finite
 
   float prior(Query query) const { return logits[query.head]; }
+  NumbersGradient zero(const Shape& shape) const { return NumbersGradient(shape.heads); }
+  void prior_adjoint(Query query, double d, NumbersGradient& gradient) const {
+    gradient[query.head] += d;
+  }
   void check(const Shape& shape) const {
     using contract::text;
     if (logits.size != shape.heads) {

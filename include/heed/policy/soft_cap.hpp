@@ -25,6 +25,9 @@ struct SoftCap {
   void forward(const Tile& tile) const {
     simd::forward().soft_cap(tile.logits.data, tile.keys.count, cap);
   }
+  void backward(const Tile& tile, Adjoint& adjoint) const {   // 1 - tanh^2(x / cap)
+    simd::backward().soft_cap_adjoint(adjoint.logits.data, tile.logits.data, tile.keys.count, cap);
+  }
 };
 
 }  // namespace heed::inline HEED_ABI

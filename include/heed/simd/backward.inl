@@ -121,6 +121,17 @@ inline void row_sum(float* out, Index width, const float* tile, const float* con
   }
 }
 
+inline void erase(float* tile, const LaneBits* visible, Index n) {
+  const I lane_bit = splat(1) << lane_numbers();
+  for (Index j = 0; j < n; ++j) {
+    for (Index lane = 0; lane < kRows; lane += kLanes) {
+      float* const at = tile + j * kRows + lane;
+      const I word = splat(std::int32_t(visible[j] >> lane & 0xffff));
+      store(at, (word & lane_bit) != 0 ? load(at) : F{});
+    }
+  }
+}
+
 inline void column_sum(float* sum, const float* tile, Index n) {
   for (Index j = 0; j < n; ++j) {
     for (Index lane = 0; lane < kRows; lane += kLanes) {
@@ -253,7 +264,7 @@ inline void gate_walk_adjoint(float* adjoint, float* gate_adjoint, const float* 
 
 template <class Table>
 inline constexpr Table kBackward = {
-    softmax_adjoint, row_sum,          column_sum,        scale_adjoint,
+    softmax_adjoint, row_sum,          erase,             column_sum,        scale_adjoint,
     slope_adjoint,   soft_cap_adjoint, gate_walk_adjoint,
 };
 

@@ -28,6 +28,8 @@ struct BackwardTable {
   // width a multiple of kPad.
   void (*row_sum)(float* out, Index width, const float* tile, const float* const* rows, Index n,
                   Index lanes, const Reach& reach);
+  // tile[j][lane] = 0 where bit `lane` of visible[j] is 0.
+  void (*erase)(float* tile, const LaneBits* visible, Index n);
   // sum[lane] += sum_j tile[j][lane]
   void (*column_sum)(float* sum, const float* tile, Index n);
   // Of scale: d_factor[lane] += sum_j adjoint * tile; adjoint *= factor.

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "backward_table.hpp"
+#include "decode_table.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -28,6 +29,7 @@
 #define HEED_INTRINSICS 0
 #include "primitives.inl"
 #include "backward.inl"
+#include "decode.inl"
 #undef HEED_LEVEL
 #undef HEED_LANES
 #undef HEED_INTRINSICS
@@ -47,6 +49,7 @@
 #define HEED_INTRINSICS 256
 #include "primitives.inl"
 #include "backward.inl"
+#include "decode.inl"
 #undef HEED_LEVEL
 #undef HEED_LANES
 #undef HEED_INTRINSICS
@@ -70,6 +73,7 @@
 #define HEED_INTRINSICS 512
 #include "primitives.inl"
 #include "backward.inl"
+#include "decode.inl"
 #undef HEED_LEVEL
 #undef HEED_LANES
 #undef HEED_INTRINSICS
@@ -158,6 +162,8 @@ const Table& table_for(Isa isa) {
 #endif
   if constexpr (std::is_same_v<Table, ForwardTable>) {
     return choose(best::kForward<Table>, middle::kForward<Table>, generic::kForward<Table>);
+  } else if constexpr (std::is_same_v<Table, DecodeTable>) {
+    return choose(best::kDecode<Table>, middle::kDecode<Table>, generic::kDecode<Table>);
   } else {
     static_assert(std::is_same_v<Table, BackwardTable>);
     return choose(best::kBackward<Table>, middle::kBackward<Table>, generic::kBackward<Table>);
@@ -182,6 +188,12 @@ inline const ForwardTable& forward() {
 
 template <class Table = BackwardTable>
 const Table& backward() {
+  static const Table& table = table_for<Table>(isa());
+  return table;
+}
+
+template <class Table = DecodeTable>
+const Table& decode() {
   static const Table& table = table_for<Table>(isa());
   return table;
 }

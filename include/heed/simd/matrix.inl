@@ -84,9 +84,8 @@ HEED_INLINE void product_keys(float* tile, const float* packed, Index dim, const
     product_step<vectors, keys_together>(tile + j * kRows, packed, dim, keys + j);
   }
   if constexpr (keys_together > 4) {
-    if (j + 4 <= end) {
+    for (; j + 4 <= end; j += 4) {
       product_step<vectors, 4>(tile + j * kRows, packed, dim, keys + j);
-      j += 4;
     }
   }
   if (j + 2 <= end) {

@@ -44,6 +44,8 @@ struct Rows {
   Index dim = 0;
   float base_scale = 1;       // 1/sqrt(dim), or what Scale says
   const float* packed = nullptr;    // [dim][kRows]: encoded q * base_scale * factor
+  const float* scaled = nullptr;    // the same row by row, [kRows][padded_dim]; backward only
+  Index padded_dim = 0;             // dim, rounded up to simd::kPad
   alignas(64) float factor[kRows];  // the leading per-row factors (HeadScale ...) folded into it
   alignas(64) float unfold[kRows];  // 1 / (base_scale * factor): products with tables multiply by it
 
@@ -79,6 +81,19 @@ struct Tile {
   const LaneBits* visible;     // a word per key, or nullptr when every row sees every key
   const simd::Reach& reach;
   float* spare;                // a second tile of scratch, for a score's own products
+};
+
+// The backward pass's view of a tile: d loss / d logit, which each score turns from that of its
+// outputs into that of its inputs.
+struct Adjoint {
+  Logits& logits;
+  float* gates;   // the same for the gates' logits, where a score takes them from another stream
+};
+
+// What a block's queries collect beside the product with the keys.
+struct RowsAdjoint {
+  float* dq;               // [kRows][padded_dim], of the packed queries
+  double base_scale = 0;   // of Rows::base_scale, where a score reads it
 };
 
 }  // namespace HEED_ABI
