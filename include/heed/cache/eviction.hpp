@@ -9,7 +9,9 @@
 //   double worth(slots, rank) const     of the slot at this rank; the least goes first
 // and, where wanted,
 //   static constexpr Watches watches    which queries' weights `observe` is shown
-//   void observe(weights, slots)        weights[rank], summed over the bank's query heads
+//   void observe(weights, slots)        weights[rank] (const float*), summed over the bank's query
+//                                       heads; Watches::every also takes const double*, summed over
+//                                       the queries of a prompt
 //   void reset(Index slots)             forget everything; slots are numbered 0 ... slots - 1
 //   void forget(Index slot)             the slot is empty or about to be used anew
 //   static constexpr Index numbers; double* memory(Index slot)    what it remembers of a slot
@@ -78,8 +80,8 @@ template <class E>
 void forget(E& e, Index slot) {
   if constexpr (requires { e.forget(slot); }) e.forget(slot);
 }
-template <class E>
-void observe(E& e, const float* weights, const Slots& slots) {
+template <class E, class T>
+void observe(E& e, const T* weights, const Slots& slots) {
   if constexpr (requires { e.observe(weights, slots); }) e.observe(weights, slots);
 }
 

@@ -29,13 +29,19 @@ struct HeavyHitters {
   void forget(Index slot) { score[static_cast<std::size_t>(slot)] = 0; }
   double* memory(Index slot) { return &score[static_cast<std::size_t>(slot)]; }
 
-  // Weights are rounded to 2^-36, so that sums below 2^17 are exact and their order never shows.
-  void observe(const float* weights, const Slots& slots) {
-    constexpr double kGrid = 0x1.8p16;
+  // Weights, or for a whole prompt their sums, rounded to 2^-36, so that sums below 2^17 are exact
+  // and the order of adding never shows.
+  template <class T>
+  void observe(const T* weights, const Slots& slots) {
     for (Index rank = 0; rank < slots.size(); ++rank) {
-      score[static_cast<std::size_t>(slots.slot(rank))] += (double{weights[rank]} + kGrid) - kGrid;
+      score[static_cast<std::size_t>(slots.slot(rank))] += on_grid(weights[rank]);
     }
   }
+  static double on_grid(float weight) {
+    constexpr double kGrid = 0x1.8p16;
+    return (double{weight} + kGrid) - kGrid;
+  }
+  static double on_grid(double sum) { return sum; }
   double worth(const Slots& slots, Index rank) const {
     const double sum = score[static_cast<std::size_t>(slots.slot(rank))];
     if (!by_age) return sum;

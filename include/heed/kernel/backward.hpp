@@ -64,7 +64,7 @@ class BackwardBlock {
     States states = walk_.begin();
     find_carries(states);
     for (Index number = 0; number < walk_.tiles(); ++number) {
-      if (walk_.load(number)) step(number, states, to, parameters);
+      if (walk_.load(number, slot(number) == 0)) step(number, states, to, parameters);
     }
     finish(rows, states, dq, parameters);
   }
@@ -107,16 +107,21 @@ class BackwardBlock {
                    simd.all_finite(dout_rows_, kRows, width_);
   }
 
+  // Where the first walk kept a tile, 0 if it did not: the newest ones it saw.
+  Index slot(Index number) const { return number >= kept_from_ ? walk_.tiles() - number : 0; }
+
   // carries_[tile] = what forward found on entering it.
   void find_carries(States& states) {
     if constexpr (kWalking) {
-      const Index tiles = walk_.tiles();
+      const Index tiles = kept_from_ = walk_.tiles();
       carries_.resize(std::size_t((tiles + 1) * Policies::kCarry * kRows));
       bool moving = true;
       for (Index number = tiles - 1; number >= 0; --number) {
         store_carries(states, number);
-        if (!moving || !walk_.load(number)) continue;
-        operands_.pack.forward(walk_.tile(), states);
+        if (!moving) continue;
+        if (tiles - number <= Tape::kKept) kept_from_ = number;
+        if (!walk_.load(number)) continue;
+        tape_.forward(walk_.tile(), states, slot(number));
         moving = !all_settled(states);
       }
     }
@@ -156,7 +161,8 @@ class BackwardBlock {
     const Tile tile = walk_.tile();
     const Index n = tile.keys.count;
     load_carries(states, number);
-    const float* const offset = tape_.forward(tile, states);
+    const float* const offset = slot(number) == 0 ? tape_.forward(tile, states)
+                                                  : tape_.recall(tile, slot(number));
     alignas(64) float shifted_lse[kRows];
     for (Index lane = 0; lane < kRows; ++lane) {
       shifted_lse[lane] = lse_[lane] - (offset == nullptr ? 0.0f : offset[lane]);
@@ -261,6 +267,7 @@ class BackwardBlock {
   const float* dout_rows_[kRows];
   alignas(64) float lse_[kRows], delta_[kRows], ones_[kRows];
   bool rows_finite_ = true;
+  Index kept_from_ = std::numeric_limits<Index>::max();   // first tile that the first walk kept
   std::vector<float> carries_;
 };
 

@@ -107,9 +107,9 @@ class Walk {
     return (keys_in_reach(placed) + kKeys - 1) / kKeys;
   }
 
-  // Loads a tile with the logits of the encoded, scaled product, hidden ones -inf. False when no
-  // row of the block sees any of its keys.
-  bool load(Index number) {
+  // Loads a tile with the logits of the encoded, scaled product, hidden ones -inf (or without, for
+  // who has kept them). False when no row of the block sees any of its keys.
+  bool load(Index number, bool with_logits = true) {
     const Placed& placed = operands_.placed(rows_.batch, rows_.kv_head);
     keys_.first = number * kKeys;
     keys_.count = std::min(kKeys, keys_in_reach(placed) - keys_.first);
@@ -125,10 +125,11 @@ class Walk {
       some_ = visibility == Visibility::some;
     }
     read(keys_);
+    view_ = {logits_, keys_.count};
+    if (!with_logits) return true;
     const simd::ForwardTable& simd = simd::forward();
     simd.product(logits_, packed_, rows_.dim, keys_.rows(Source::key), keys_.count, reach());
     if (some_) simd.hide(logits_, seen_.lanes, keys_.count);
-    view_ = {logits_, keys_.count};
     return true;
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The pack backwards: the scores of one tile are run forward once more, each one's input is kept,
-// and the adjoints are taken in reverse order. A tile of scratch per score, nothing per key.
+// and the adjoints are taken in reverse order. A few tiles of scratch per score, nothing per key.
 
 #pragma once
 
@@ -85,13 +85,32 @@ class Tape {
   using Policies = Pack<Ps...>;
   using Parameters = PolicyGradients<Ps...>;
 
-  explicit Tape(const Policies& pack) : pack_(pack), inputs_(kScores * kKeys * kRows) {}
+  // Tiles whose logits may be kept from a first walk to the second. A gate walk is over after a few
+  // tiles as a rule, so a few are enough; their number is fixed, so memory does not grow.
+  static constexpr Index kKept = 4;
 
-  const float* forward(const Tile& tile, typename Policies::States& states) {
+  explicit Tape(const Policies& pack)
+      : pack_(pack), inputs_((kSlots * (kScores + 1)) * kKeys * kRows) {}
+
+  // Runs the scores and keeps what each one received, in slot 0 or one of 1 ... kKept.
+  const float* forward(const Tile& tile, typename Policies::States& states, Index slot = 0) {
+    slot_ = slot;
     const std::size_t count = std::size_t(tile.keys.count * kRows);
-    return pack_.forward(tile, states, [&](std::size_t i) {
+    const float* const offset = pack_.forward(tile, states, [&](std::size_t i) {
       std::copy_n(tile.logits.data, count, input(i));
     });
+    if (slot != 0) {
+      std::copy_n(tile.logits.data, count, input(sizeof...(Ps)));
+      offsets_[slot - 1].given = offset != nullptr;
+      if (offset != nullptr) std::copy_n(offset, kRows, offsets_[slot - 1].lanes);
+    }
+    return offset;
+  }
+  // The same from a slot: the tile's logits after all scores, and the offset.
+  const float* recall(const Tile& tile, Index slot) {
+    slot_ = slot;
+    std::copy_n(input(sizeof...(Ps)), tile.keys.count * kRows, tile.logits.data);
+    return offsets_[slot - 1].given ? offsets_[slot - 1].lanes : nullptr;
   }
 
   // adjoint.logits: d loss / d logit after all scores -> before them. restore() puts the carries
@@ -106,7 +125,7 @@ class Tape {
   // After the block's last tile. content[lane] = packed query . its adjoint from the keys alone:
   // what a folded factor feels, times the factor.
   void end(const Rows& rows, typename Policies::States& states, RowsAdjoint& adjoint,
-           const double* content, Parameters& gradients) {
+           [[maybe_unused]] const double* content, Parameters& gradients) {
     end_each(rows, states, adjoint, content, gradients, std::index_sequence_for<Ps...>{});
   }
   void base_scale(double d, Parameters& gradients) {
@@ -126,18 +145,19 @@ class Tape {
 
  private:
   static constexpr Index kScores = (Index{0} + ... + Index(Score<Ps>));
+  static constexpr Index kSlots = Policies::kCarry > 0 ? kKept + 1 : 1;
 
   template <std::size_t i>
   using Policy = typename Policies::template Policy<i>;
   template <std::size_t i>
   static constexpr bool kRuns = Score<Policy<i>> && !Policies::template folded<i>();
 
-  // The i-th policy's input, among those of the scores only.
+  // The i-th policy's input in the current slot, among those of the scores only.
   float* input(std::size_t i) {
     constexpr bool kIsScore[] = {Score<Ps>..., false};
-    Index slot = 0;
-    for (std::size_t j = 0; j < i; ++j) slot += kIsScore[j];
-    return inputs_.data() + slot * kKeys * kRows;
+    Index number = slot_ * (kScores + 1);
+    for (std::size_t j = 0; j < i; ++j) number += kIsScore[j];
+    return inputs_.data() + number * kKeys * kRows;
   }
 
   template <std::size_t n>   // the first n policies, last to first
@@ -196,7 +216,8 @@ class Tape {
 
   template <std::size_t... i>
   void end_each(const Rows& rows, typename Policies::States& states, RowsAdjoint& adjoint,
-                const double* content, Parameters& gradients, std::index_sequence<i...>) {
+                [[maybe_unused]] const double* content, Parameters& gradients,
+                std::index_sequence<i...>) {
     (end_one<i>(rows, std::get<i>(states), adjoint, content, gradients.template at<i>()), ...);
   }
   template <std::size_t i, class State, class Gradient>
@@ -223,8 +244,15 @@ class Tape {
     (f(pack_.template policy<i>(), gradients.template at<i>()), ...);
   }
 
+  struct Offset {
+    alignas(64) float lanes[kRows];
+    bool given = false;
+  };
+
   const Policies& pack_;
   Buffer<float> inputs_;
+  Offset offsets_[kKept];
+  Index slot_ = 0;
 };
 
 }  // namespace detail

@@ -68,6 +68,20 @@ concept Mask = requires(const P& p, const Rows& rows, const Keys& keys, Query q,
   { std::bool_constant<P::causal>{} };
 };
 
+// Bit i: lane i sees the key. Bits at and beyond rows.count are 0.
+template <Mask M>
+LaneBits lanes_of(const M& mask, const Rows& rows, Key key) {
+  if constexpr (requires { mask.lanes(rows, key); }) {
+    return mask.lanes(rows, key) & rows.lanes();
+  } else {
+    LaneBits bits = 0;
+    for (Index lane = 0; lane < rows.count; ++lane) {
+      bits |= LaneBits{static_cast<bool>(mask.visible(rows.query(lane), key))} << lane;
+    }
+    return bits;
+  }
+}
+
 // An affine map of one query or key vector before the product, chosen by its position.
 //   begin(positions, dim)        once per call and batch entry: what all heads share.
 //   encode(x, i, table)          x at positions[i], in place.

@@ -16,20 +16,6 @@
 
 namespace heed::inline HEED_ABI {
 
-// Bit i: lane i sees the key. Bits at and beyond rows.count are 0.
-template <class M>
-LaneBits lanes_of(const M& mask, const Rows& rows, Key key) {
-  if constexpr (requires { mask.lanes(rows, key); }) {
-    return mask.lanes(rows, key) & rows.lanes();
-  } else {
-    LaneBits bits = 0;
-    for (Index lane = 0; lane < rows.count; ++lane) {
-      bits |= LaneBits{static_cast<bool>(mask.visible(rows.query(lane), key))} << lane;
-    }
-    return bits;
-  }
-}
-
 namespace detail {
 
 template <class P>

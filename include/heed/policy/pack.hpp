@@ -41,20 +41,6 @@ constexpr Index carry_size() {
   return 0;
 }
 
-// Which lanes of the block see the key.
-template <Mask M>
-LaneBits lanes_of(const M& mask, const Rows& rows, Key key) {
-  if constexpr (requires { { mask.lanes(rows, key) } -> std::convertible_to<LaneBits>; }) {
-    return mask.lanes(rows, key);
-  } else {
-    LaneBits bits = 0;
-    for (Index lane = 0; lane < rows.count; ++lane) {
-      bits |= LaneBits(bool(mask.visible(rows.query(lane), key))) << lane;
-    }
-    return bits;
-  }
-}
-
 }  // namespace detail
 
 template <class... Ps>
@@ -130,7 +116,7 @@ class Pack {
     each([&](const auto& p) {
       if constexpr (Mask<std::remove_cvref_t<decltype(p)>>) {
         for (Index j = 0; j < keys.count; ++j) {
-          lanes[j] &= detail::lanes_of(p, rows, keys.at(j));
+          lanes[j] &= lanes_of(p, rows, keys.at(j));
         }
       }
     });

@@ -174,13 +174,16 @@ inline void soft_cap_adjoint(float* adjoint, const float* tile, Index n, float c
   }
 }
 
-// Adds each lane's a to row `row` and b to the next row of its column of dz, where mask holds.
-HEED_INLINE void flush_cell(float* dz, I mask, F row, F a, F b, Index lane) {
+// Adds each lane's share to row `row` of its column of dz, where mask holds.
+HEED_INLINE void flush_row(float* dz, I mask, F row, F share, Index lane) {
   const I at = to_int(row) * std::int32_t(kRows) + lane_numbers() + std::int32_t(lane);
-  for (int i = 0; i < kLanes; ++i) {
-    if (mask[i] == 0) continue;
-    dz[at[i]] += a[i];
-    dz[at[i] + kRows] += b[i];
+  alignas(64) std::int32_t place[kLanes];
+  alignas(64) float amount[kLanes];
+  *reinterpret_cast<IU*>(place) = at;
+  store(amount, share);
+  for (std::uint32_t left = mask_bits(mask); left != 0; left &= left - 1) {
+    const int i = __builtin_ctz(left);
+    dz[place[i]] += amount[i];
   }
 }
 
@@ -225,8 +228,8 @@ HEED_INLINE void gate_walk_adjoint_lanes(float* adjoint, float* gate_adjoint, co
     if (any(moved)) {
       // Rows rise by one as a rule: then the next row's share is the new row's start.
       const I far = moved & (row > cell.row + 1.0f);
-      flush_cell(out.dz, moved & ~far, cell.row, at_row, F{}, lane);
-      if (any(far)) flush_cell(out.dz, far, cell.row, at_row, at_next, lane);
+      flush_row(out.dz, moved, cell.row, at_row, lane);
+      if (any(far)) flush_row(out.dz + kRows, far, cell.row, at_next, lane);
       at_row = moved ? (far ? F{} : at_next) : at_row;
       at_next = moved ? F{} : at_next;
       move_to(cell, walk.z, row, lane);
@@ -240,7 +243,8 @@ HEED_INLINE void gate_walk_adjoint_lanes(float* adjoint, float* gate_adjoint, co
     store(slope + j * kLanes, inside ? d * (cell.z1 - cell.z0) : F{});
     store(gate + j * kLanes, g);
   }
-  flush_cell(out.dz, every, cell.row, at_row, at_next, lane);
+  flush_row(out.dz, every, cell.row, at_row, lane);
+  flush_row(out.dz + kRows, every, cell.row, at_next, lane);
   F running = load(out.running + lane);
   for (Index j = 0; j < n; ++j) {
     const F dp = load(slope + j * kLanes);

@@ -71,18 +71,19 @@ HEED_INLINE F floor(F x) {
 #endif
 }
 
-// Whether any lane of a comparison holds.
-HEED_INLINE bool any(I mask) {
+// A bit per lane of a comparison, and whether any is set.
+HEED_INLINE std::uint32_t mask_bits(I mask) {
 #if HEED_INTRINSICS == 512
-  return _mm512_movepi32_mask(reinterpret_cast<__m512i>(mask)) != 0;
+  return _mm512_movepi32_mask(reinterpret_cast<__m512i>(mask));
 #elif HEED_INTRINSICS == 256
-  return _mm256_movemask_ps(reinterpret_cast<__m256>(mask)) != 0;
+  return std::uint32_t(_mm256_movemask_ps(reinterpret_cast<__m256>(mask)));
 #else
-  std::int32_t all = 0;
-  for (int i = 0; i < kLanes; ++i) all |= mask[i];
-  return all != 0;
+  std::uint32_t result = 0;
+  for (int i = 0; i < kLanes; ++i) result |= std::uint32_t(mask[i] & 1) << i;
+  return result;
 #endif
 }
+HEED_INLINE bool any(I mask) { return mask_bits(mask) != 0; }
 
 // base[index[lane]] where mask holds, else other.
 HEED_INLINE F gather(F other, I mask, const float* base, I index) {
