@@ -1,0 +1,13 @@
+# cmake -D ROOT= -P length.cmake: no header is longer than a person reads in one go.
+cmake_minimum_required(VERSION 3.23)
+set(limit 350)
+file(GLOB_RECURSE headers ${ROOT}/include/*.hpp ${ROOT}/include/*.inl)
+foreach(header IN LISTS headers)
+  file(READ ${header} text)
+  string(REGEX REPLACE "[^\n]" "" newlines "${text}")
+  string(LENGTH "${newlines}" lines)
+  if(lines GREATER limit)
+    cmake_path(RELATIVE_PATH header BASE_DIRECTORY ${ROOT})
+    message(SEND_ERROR "${header} has ${lines} lines, and ${limit} are allowed")
+  endif()
+endforeach()

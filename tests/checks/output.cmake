@@ -1,0 +1,20 @@
+# cmake -D PROGRAM= -D EXPECTED= -P output.cmake
+# What PROGRAM prints is what the file EXPECTED holds, blanks at the ends of lines aside.
+cmake_minimum_required(VERSION 3.23)
+execute_process(COMMAND ${PROGRAM} RESULT_VARIABLE code OUTPUT_VARIABLE found ERROR_VARIABLE errors)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "${PROGRAM} ended with ${code}:\n${found}\n${errors}")
+endif()
+if(NOT EXISTS ${EXPECTED})
+  message("${found}")  # apart: an error would be wrapped
+  message(FATAL_ERROR "The program printed this, and there is no ${EXPECTED} to compare with.")
+endif()
+file(READ ${EXPECTED} expected)
+foreach(text found expected)
+  string(REGEX REPLACE "[ \t\r]+\n" "\n" ${text} "${${text}}\n")
+  string(REGEX REPLACE "\n+$" "" ${text} "${${text}}")
+endforeach()
+if(NOT found STREQUAL expected)
+  message("expected:\n${expected}\n\nfound:\n${found}\n")
+  message(FATAL_ERROR "The program does not print what ${EXPECTED} holds.")
+endif()
