@@ -6,6 +6,8 @@
 
 #include <heed/heed.hpp>
 
+#include <vector>
+
 using Tensor = Eigen::Tensor<float, 4, Eigen::RowMajor>;
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 

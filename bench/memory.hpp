@@ -8,6 +8,7 @@
 #include <malloc.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <new>
 
@@ -42,11 +43,15 @@ class Memory {
 
 }  // namespace heed_bench
 
-void* operator new(std::size_t size) { return heed_bench::Memory::take(size, alignof(std::max_align_t)); }
+void* operator new(std::size_t size) {
+  return heed_bench::Memory::take(size, alignof(std::max_align_t));
+}
 void* operator new(std::size_t size, std::align_val_t alignment) {
   return heed_bench::Memory::take(size, std::size_t(alignment));
 }
 void operator delete(void* p) noexcept { heed_bench::Memory::give(p); }
 void operator delete(void* p, std::size_t) noexcept { heed_bench::Memory::give(p); }
 void operator delete(void* p, std::align_val_t) noexcept { heed_bench::Memory::give(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { heed_bench::Memory::give(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
+  heed_bench::Memory::give(p);
+}

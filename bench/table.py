@@ -30,7 +30,8 @@ class Results:
             data = json.loads(path.read_text(encoding="utf-8"))
             if "benchmarks" not in data:
                 continue
-            self.context = self.context or data["context"]
+            if not self.context or path.stem == "forward":
+                self.context = data["context"]
             self.runs[path.stem] = self.by_name(data["benchmarks"])
 
     def by_name(self, benchmarks):
@@ -41,7 +42,7 @@ class Results:
             name = re.sub(r"/(iterations:\d+|manual_time|repeats:\d+)", "", run["run_name"])
             names.setdefault(name, []).append(run)
         for name, runs in names.items():
-            steady = [run for run in runs if run["drift"] <= DRIFT]
+            steady = [run for run in runs if run.get("drift", 0) <= DRIFT]
             self.count += len(runs)
             self.dropped += len(runs) - len(steady) if steady else 0
             names[name] = steady or runs
@@ -111,7 +112,7 @@ def machine(results):
             isa = context["heed_isa"]
         if isa:
             rates[isa] = statistics.median(run["fma_gflops"] for runs in names.values()
-                                           for run in runs)
+                                           for run in runs if "fma_gflops" in run)
     kib = {(c["type"], c["level"]): c["size"] // 1024 for c in context["caches"]}
     caches = ", ".join(f"L{level} {kib[key, level]} KiB" for key, level in
                        (("Data", 1), ("Unified", 2), ("Unified", 3)) if (key, level) in kib)
@@ -198,8 +199,8 @@ def unfused(results):
         for length in LENGTHS:
             row = [f"{policy}, T {length}"]
             for dim in DIMS:
-                slow = results.median("forward", name_of("unfused", policy, length, dim), "cpu_time")
-                fast = results.median("forward", name_of("forward", policy, length, dim), "cpu_time")
+                slow, fast = (results.median("forward", name_of(what, policy, length, dim),
+                                             "cpu_time") for what in ("unfused", "forward"))
                 row.append(f"{slow / fast:.0f}× ({slow:.0f} ms)" if slow and fast else "–")
             native = [results.median(file, name_of("unfused", policy, length, 64), "cpu_time") /
                       results.median(file, name_of("forward", policy, length, 64), "cpu_time")
@@ -277,7 +278,8 @@ def peers(results):
             row = [f"{policy}, T {length}"]
             for dim in DIMS:
                 theirs = data["ms"].get(name_of("torch", policy, length, dim))
-                ours = results.median("forward", name_of("forward", policy, length, dim), "cpu_time")
+                ours = results.median("forward", name_of("forward", policy, length, dim),
+                                      "cpu_time")
                 row.append(f"{theirs / ours:.2f}× ({theirs:.1f} ms)" if theirs and ours else "–")
             rows.append(row)
     return titled(lines, table(["", "D 64", "D 128"], rows))

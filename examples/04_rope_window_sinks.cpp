@@ -9,6 +9,7 @@
 
 #include <heed/heed.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <vector>

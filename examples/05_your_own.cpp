@@ -8,6 +8,7 @@
 
 #include <heed/heed.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -36,8 +37,11 @@ struct RankBias {
 };
 
 double largest_difference(const Tensor& a, const Tensor& b) {
-  const Eigen::Tensor<float, 0, Eigen::RowMajor> largest = (a - b).abs().maximum();
-  return largest();
+  float largest = 0;
+  for (Index i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(a.data()[i] - b.data()[i]));
+  }
+  return double(largest);
 }
 
 int main() {

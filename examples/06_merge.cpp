@@ -44,13 +44,13 @@ int main() {
     place[std::size_t(i)] = i;
   }
 
-  // Positions say where each piece stands in the whole; the last three rows ask.
+  // Positions say where each piece stands in the whole; the last three rows ask. A piece is a view
+  // of the same memory: nothing is copied.
   const heed::List<Index> asking(place.data() + length - queries, queries);
   const heed::Positions older{.q = asking, .k = {place.data(), cut}};
   const heed::Positions newer{.q = asking, .k = {place.data() + cut, length - cut}};
-  const auto piece = [](const Tensor& x, Index first, Index last) -> Tensor {
-    return x.slice(Eigen::array<Index, 4>{0, 0, first, 0},
-                   Eigen::array<Index, 4>{1, 2, last - first, x.dimension(3)});
+  const auto piece = [](const heed::View<const float>& x, Index first, Index last) {
+    return heed::View<const float>(x.row(0, 0, first), {1, 2, last - first, x.dim()}, x.stride);
   };
 
   Attended a(q), b(q), merged(q), whole(q);

@@ -152,9 +152,14 @@ struct Score {
 
   void add(const Row& weights, Index place) {
     ++asked;
-    weight += static_cast<double>(weights(place));
-    const float largest = weights.maxCoeff();
-    if (weights(place) >= largest) right += 1.0 / static_cast<double>((weights == largest).count());
+    const float found = weights(place);
+    weight += static_cast<double>(found);
+    int ties = 0;
+    for (const float other : weights) {
+      if (other > found) return;
+      ties += other == found;
+    }
+    right += 1.0 / ties;
   }
 };
 

@@ -115,7 +115,7 @@ class Count {
 
   // Its last few words.
   std::string tail(std::size_t i) const {
-    constexpr Index kWidth = 20;
+    constexpr Index kWidth = 18;
     const Index start = begin_of(i), end = ends_[i] + 1;
     const Index begin = std::max(start, end - kWidth);
     if (begin == start) return quote(begin, end, 2 * kWidth);

@@ -3,6 +3,7 @@
 // Public faults of other libraries, as tests: masks and the softmax. The ids are those of the
 // project's log of reports.
 
+#include <bit>
 #include <cstring>
 
 #include "support/policies.hpp"
@@ -191,14 +192,37 @@ TEST(Masks, R11MinimumOfAllLogitsIsNotAStartingMaximum) {
   EXPECT_NEAR(o.lse[0], -89.6867383, 2e-5);
 }
 
-// C3: a NaN query is a NaN row, and only that row; never quietly finite.
+// C3: a NaN query is a NaN row, and only that row; never quietly finite. NaNs of every kind: what
+// uninitialised memory or a byte fill of 0xff gives has a payload, and bits may be added to it.
+const std::uint32_t kNaNs[] = {0x7fc00000u, 0xffc00000u, 0x7fc00001u, 0xffffffffu, 0x7fffffffu,
+                               0x7f800001u, 0x7fc001ffu, 0xffc000ffu, 0x7fd55555u};
+
 TEST(Masks, NaNQueryIsANaNRow) {
-  World w({1, 2, 1, 5, 9, 4, 4}, Filling::normal, 6);
-  w.data.q[size(2 * 4)] = std::nanf("");   // head 0, row 2
-  const Outputs o = attended(w, heed::causal);
-  for (std::size_t row = 0; row < 10; ++row) {
-    for (std::size_t d = 0; d < 4; ++d) EXPECT_EQ(std::isnan(o.out[row * 4 + d]), row == 2);
-    EXPECT_EQ(std::isnan(o.lse[row]), row == 2);
+  for (const std::uint32_t nan : kNaNs) {
+    World w({1, 2, 1, 5, 9, 4, 4}, Filling::normal, 6);
+    w.data.q[size(2 * 4)] = std::bit_cast<float>(nan);   // head 0, row 2
+    const Outputs o = attended(w, heed::causal);
+    for (std::size_t row = 0; row < 10; ++row) {
+      for (std::size_t d = 0; d < 4; ++d) {
+        EXPECT_EQ(std::isnan(o.out[row * 4 + d]), row == 2) << std::hex << nan;
+      }
+      EXPECT_EQ(std::isnan(o.lse[row]), row == 2) << std::hex << nan;
+    }
+  }
+}
+TEST(Masks, VisibleNaNKeyMakesNaNRows) {
+  for (const std::uint32_t nan : kNaNs) {
+    for (const std::size_t at : {0u, 3u, 8u}) {   // key
+      World w({1, 1, 1, 9, 9, 4, 4}, Filling::normal, 6);
+      w.data.k[at * 4 + 1] = std::bit_cast<float>(nan);
+      const Outputs o = attended(w, heed::causal);
+      for (std::size_t row = 0; row < 9; ++row) {
+        for (std::size_t d = 0; d < 4; ++d) {
+          EXPECT_EQ(std::isnan(o.out[row * 4 + d]), row >= at) << std::hex << nan;
+        }
+        EXPECT_EQ(std::isnan(o.lse[row]), row >= at) << std::hex << nan;
+      }
+    }
   }
 }
 TEST(Masks, VisibleNaNValueIsANaNOutput) {

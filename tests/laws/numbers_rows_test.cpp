@@ -40,7 +40,7 @@ TEST(Numbers, R49LogitsBeyond16BitsAreRight) {
   std::fill(w.data.q.begin(), w.data.q.end(), 32.f);
   std::fill(w.data.k.begin(), w.data.k.end(), 32.f);
   const Outputs o = attended(w, heed::causal);
-  EXPECT_NEAR(o.lse[0], 131072 / std::sqrt(128.0) + std::log(2), 2e-3);
+  EXPECT_NEAR(o.lse[0], 131072 / std::sqrt(128.0) + std::log(2), 0.02);   // 20 units in the last place
 }
 
 // What one query gives the oldest key as a position: gates[j] of key j, newest last. The logits
@@ -94,7 +94,9 @@ TEST(Numbers, R50GateSumsOfEveryLengthAreRight) {
       const double expected = static_cast<double>(n) * sigmoid(static_cast<double>(logits[0]));
       const Index rows = static_cast<Index>(expected) + 3;
       const auto sum = gate_sum(logits, rows);
-      ASSERT_NEAR(sum[0] + sum[1], expected, 1e-3) << gate << " x " << n;
+      // Equal gates are the worst case: within a tile every addition rounds the same way.
+      ASSERT_NEAR(sum[0] + sum[1], expected, std::max(1e-3, 1e-6 * expected))
+          << gate << " x " << n;
     }
   }
 }

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "support/world.hpp"
+#include "support/policies.hpp"
 
 namespace support {
 namespace {

@@ -14,6 +14,8 @@ numbers  `transformers` in float32 on the dequantised weights: the five most lik
          with their logits, and the mean negative log-likelihood of a page of Debian's GPL-3.
 """
 
+import hashlib
+import importlib.metadata
 import json
 import pathlib
 import sys
@@ -38,31 +40,50 @@ PROMPTS = [
 
 ODD = [
     "", " ", "  ", "   ", "\n", "\n\n", " \n", "\n ", "\t", "\r\n", "a", " a", "a ", "  a", "a  ",
-    "a  b", "a   b", "a\nb", "a \n b", "a\n\nb", "a\tb", "\u00a0", "a\u00a0b", "\u3000a", "\u2003 a",
-    "\u180ea", " \u180e a", "\u0085", "a\u0085 b", "\u200b", "a\u200bb", "\u200d", "\ufeffBOM", "\x00",
-    "a\x00b", "\x01\x02\x03", "\x07bell", "\x1b[0m", "\x7f", "hello", "Hello, world!", "HELLO", "hElLo",
-    "I'm you're he's we'll they'd I've don't", "I'M YOU'RE", "'s", "''s", " 's", "'S", "'", "' '", "rock'n'roll",
-    "it\u2019s", "naïve café", "Crème brûlée", "e\u0301", "Å\u030a", "straße", "ﬁne", "Ελλάδα", "Привет, мир",
+    "a  b", "a   b", "a\nb", "a \n b", "a\n\nb", "a\tb", "\u00a0", "a\u00a0b", "\u3000a",
+    "\u2003 a",
+    "\u180ea", " \u180e a", "\u0085", "a\u0085 b", "\u200b", "a\u200bb", "\u200d", "\ufeffBOM",
+    "\x00",
+    "a\x00b", "\x01\x02\x03", "\x07bell", "\x1b[0m", "\x7f", "hello", "Hello, world!", "HELLO",
+    "hElLo",
+    "I'm you're he's we'll they'd I've don't", "I'M YOU'RE", "'s", "''s", " 's", "'S", "'", "' '",
+    "rock'n'roll",
+    "it\u2019s", "naïve café", "Crème brûlée", "e\u0301", "Å\u030a", "straße", "ﬁne", "Ελλάδα",
+    "Привет, мир",
     "שלום", "مرحبا بالعالم", "नमस्ते", "ไทย", "日本語テキスト", "中文，标点。", "한국어", "ㄱㄴ", "𝔘𝔫𝔦𝔠𝔬𝔡𝔢",
     "𐍈", "🙂", "🙂🙂", " 🙂", "👩‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🇩🇪🇫🇷", "a🙂b", "1🙂2", "0", "1", "12",
-    "123456789", " 1", "  1", "1 2", "1  2", "a1", "1a", "a 1", "a  1", "v1.2.3", "3.14159", "-1", "1e-5", "1,000,000",
-    "0x1F", "½ ¾", "²³", "Ⅷ", "٣٤", "一二三", "①②", "x²+y²", "$5.00", "50%", "#1", "@user", "a_b_c", "__init__",
+    "123456789", " 1", "  1", "1 2", "1  2", "a1", "1a", "a 1", "a  1", "v1.2.3", "3.14159", "-1",
+    "1e-5", "1,000,000",
+    "0x1F", "½ ¾", "²³", "Ⅷ", "٣٤", "一二三", "①②", "x²+y²", "$5.00", "50%", "#1", "@user", "a_b_c",
+    "__init__",
     "camelCase", "snake_case_name", "int main() { return 0; }", "for (int i = 0; i < n; ++i)",
-    "if x == 'a':\n    return {\n        \"k\": [1, 2]\n    }", "#include <vector>", "std::vector<std::string> v{};",
-    "a->b.c[0]", "\\d+\\s*", "/* comment */", "// comment", "<!-- html -->", "<a href=\"x\">", "SELECT * FROM t;",
-    "https://example.org/a?b=c&d=e#f", "user@example.org", "C:\\path\\file", "~/dir/*.txt", "x == y != z <= w",
-    "...", "…", "--", "—", "!!!", "?!?!", "(((", ")))", "[]{}", "\"quoted\"", "“quoted”", "«quoted»", "`code`", "```\ncode\n```",
-    "- item\n- item", "| a | b |", "a/b", "a\\b", "a|b", "a~b", "^a", "a*b**c", "=====", "-----", "_____", "\n\n\n", "    ",
-    "        indented", "\t\tindented", "trailing   ", "\n\n  mixed \t \n", "a" * 40, "ab" * 30, " " * 40, "\n" * 20, "é" * 15,
-    "supercalifragilisticexpialidocious", "Donaudampfschifffahrtsgesellschaft", "zzzzzzzz", "qwxjkvbz",
-    "The quick brown fox jumps over the lazy dog.", "<", ">", "<|", "|>", "<||>", "<|im_end", "im_end|>", "<|im_ end|>",
-    "<|IM_END|>", "<reponame", "< reponame>", "\u0301", "\ud7ff", "\ue000", "\uffff", "\U0010fffd", "\U0001f9ff",
+    "if x == 'a':\n    return {\n        \"k\": [1, 2]\n    }", "#include <vector>",
+    "std::vector<std::string> v{};",
+    "a->b.c[0]", "\\d+\\s*", "/* comment */", "// comment", "<!-- html -->", "<a href=\"x\">",
+    "SELECT * FROM t;",
+    "https://example.org/a?b=c&d=e#f", "user@example.org", "C:\\path\\file", "~/dir/*.txt",
+    "x == y != z <= w",
+    "...", "…", "--", "—", "!!!", "?!?!", "(((", ")))", "[]{}", "\"quoted\"", "“quoted”",
+    "«quoted»", "`code`", "```\ncode\n```",
+    "- item\n- item", "| a | b |", "a/b", "a\\b", "a|b", "a~b", "^a", "a*b**c", "=====", "-----",
+    "_____", "\n\n\n", "    ",
+    "        indented", "\t\tindented", "trailing   ", "\n\n  mixed \t \n", "a" * 40, "ab" * 30,
+    " " * 40, "\n" * 20, "é" * 15,
+    "supercalifragilisticexpialidocious", "Donaudampfschifffahrtsgesellschaft", "zzzzzzzz",
+    "qwxjkvbz",
+    "The quick brown fox jumps over the lazy dog.", "<", ">", "<|", "|>", "<||>", "<|im_end",
+    "im_end|>", "<|im_ end|>",
+    "<|IM_END|>", "<reponame", "< reponame>", "\u0301", "\ud7ff", "\ue000", "\uffff",
+    "\U0010fffd", "\U0001f9ff",
 ]
 
 INVALID = [
-    "ff", "fe", "80", "bf", "c0", "c080", "c1bf", "c2", "e2", "e280", "e6ad", "eda080", "edbfbf", "f0", "f09f", "f09f99",
-    "f4908080", "f58080", "f8888080", "61ff62", "20ff20", "61e6ad62", "2180", "2180ff21", "31c032", "e69ce6ad",
-    "c3a9c3", "c3c3a9", "f09f9982f09f99", "00ff00", "0aff0a", "2773ff", "6180", "04", "6104", "0613", "f1808080",
+    "ff", "fe", "80", "bf", "c0", "c080", "c1bf", "c2", "e2", "e280", "e6ad", "eda080", "edbfbf",
+    "f0", "f09f", "f09f99",
+    "f4908080", "f58080", "f8888080", "61ff62", "20ff20", "61e6ad62", "2180", "2180ff21",
+    "31c032", "e69ce6ad",
+    "c3a9c3", "c3c3a9", "f09f9982f09f99", "00ff00", "0aff0a", "2773ff", "6180", "04", "6104",
+    "0613", "f1808080",
 ]
 
 
@@ -113,7 +134,7 @@ def encode_bytes(tokenizer, data, size):
 
 
 def alphabet():
-    """Byte to character, asked of the library: it writes a letter before each byte."""
+    """GPT-2's character for each byte: printable Latin-1 stands for itself."""
     prints = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [b for b in range(256) if b not in prints]
     return {**{b: chr(b) for b in prints}, **{b: chr(256 + i) for i, b in enumerate(others)}}
@@ -169,7 +190,11 @@ def main():
         "invalid": [[x, encode_bytes(plain, bytes.fromhex(x), len(tokens))] for x in INVALID],
         "prompts": numbers,
     }
-    parts = [f'"{key}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]"
+    packages = ("torch", "transformers", "tokenizers", "gguf")
+    made = {"model_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            **{name: importlib.metadata.version(name) for name in packages}}
+    parts = ['"made_with": ' + json.dumps(made)]
+    parts += [f'"{key}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]"
              for key, rows in lists.items()]
     parts.append('"page": ' + json.dumps({"file": PAGE, "bytes": PAGE_BYTES, "tokens": len(page),
                                           "nll": round(nll.item(), 6)}))

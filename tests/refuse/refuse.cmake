@@ -3,6 +3,7 @@
 # say the sentence of SOURCE's first line, `// expect: <sentence>`.
 cmake_minimum_required(VERSION 3.23)
 file(STRINGS ${SOURCE} line LIMIT_COUNT 1)
+string(REPLACE "\\;" ";" line "${line}")  # file(STRINGS) escapes what would part a list
 if(NOT line MATCHES "^// expect: (.+)$")
   message(FATAL_ERROR "${SOURCE} does not begin with `// expect: <sentence>`")
 endif()

@@ -274,8 +274,9 @@ struct Cope {
       const Index low = static_cast<Index>(std::floor(p)), high = static_cast<Index>(std::ceil(p));
       row.logit[j] += (T(1) - w) * z[static_cast<std::size_t>(low)] +
                       w * z[static_cast<std::size_t>(high)];
-      row.size[j] += (form_b ? row.scale : T(1)) *
-                     absolute_dot(row.q, table, row.query.head, high);
+      // The table's product, and what a relative error of the position does to it.
+      row.size[j] += (form_b ? row.scale : T(1)) * absolute_dot(row.q, table, row.query.head, high) +
+                     p * std::abs(z[static_cast<std::size_t>(high)] - z[static_cast<std::size_t>(low)]);
     }
   }
 

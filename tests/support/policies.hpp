@@ -9,6 +9,19 @@
 
 #pragma once
 
+#include <heed/policy/alibi.hpp>
+#include <heed/policy/cope.hpp>
+#include <heed/policy/dense.hpp>
+#include <heed/policy/documents.hpp>
+#include <heed/policy/masks.hpp>
+#include <heed/policy/placement.hpp>
+#include <heed/policy/pointwise.hpp>
+#include <heed/policy/relative.hpp>
+#include <heed/policy/rope.hpp>
+#include <heed/policy/scale.hpp>
+#include <heed/policy/sink_logits.hpp>
+#include <heed/policy/soft_cap.hpp>
+#include <heed/policy/t5.hpp>
 #include <memory>
 #include <tuple>
 

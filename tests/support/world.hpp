@@ -8,7 +8,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <heed/heed.hpp>
+#include <heed/kernel/attend.hpp>
+#include <heed/kernel/merge.hpp>
 #include <thread>
 
 #include "compare.hpp"

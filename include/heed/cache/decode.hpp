@@ -48,7 +48,7 @@ void decode_tokens(Executor&& executor, const Into& into, const CacheCall& call,
       any = any || active[b];
       if (active[b]) CacheAccess::append(cache, b, call.position[b * s.q_len + t]);
       for (Index g = 0; g < o.kv_heads; ++g) most = std::max(most, cache.size(b, g));
-      if (!in_cache) tables.push(pack.tables({call.position + b * s.q_len + t, 1}, s.dim));
+      if (!in_cache) tables.push(pack.tables({call.position + b * s.q_len + t, active[b]}, s.dim));
     }
     if (!any) break;
     if (in_cache) {

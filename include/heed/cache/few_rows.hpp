@@ -90,8 +90,8 @@ class FewWalk {
     rows_.packed = packed_;
     const auto groups = std::uint8_t((rows_.count + simd::kGroup - 1) / simd::kGroup);
     for (Index chunk = 0; chunk < simd::kChunks; ++chunk) {
-      whole_.first[chunk] = 0;
-      whole_.last[chunk] = groups;
+      rows_.reach.first[chunk] = 0;
+      rows_.reach.last[chunk] = groups;
     }
   }
 
@@ -132,7 +132,8 @@ class FewWalk {
     return true;
   }
   Tile tile() {
-    return {rows_, keys_, view_, some_ ? seen_.lanes : nullptr, some_ ? seen_.reach : whole_, spare_};
+    return {rows_, keys_, view_, some_ ? seen_.lanes : nullptr, some_ ? seen_.reach : rows_.reach,
+            spare_};
   }
 
   // BlockSoftmax::absorb with the primitives for few rows.
@@ -204,7 +205,6 @@ class FewWalk {
   Keys keys_;
   Logits view_;
   Seen seen_;
-  simd::Reach whole_;
   simd::Ahead ahead_;
   bool some_ = false;
   const float* key_[kKeys];

@@ -63,8 +63,7 @@ constexpr void check_tensor() {
 
 template <class M>
 constexpr void check_matrix() {
-  static_assert(bool(std::remove_cvref_t<M>::IsRowMajor) ||
-                    bool(std::remove_cvref_t<M>::IsVectorAtCompileTime),
+  static_assert(bool(std::remove_cvref_t<M>::IsRowMajor),
                 "heed: a column-major matrix does not have its dim contiguous; use "
                 "Eigen::Matrix<float, Dynamic, Dynamic, Eigen::RowMajor> [time, heads * dim]");
   static_assert(int(std::remove_cvref_t<M>::InnerStrideAtCompileTime) == 1,

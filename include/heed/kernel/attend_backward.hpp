@@ -80,7 +80,10 @@ class BackwardPass {
       heed::run(executor, heads, [&](Index head) { write_keys(head); });
     }
     Parameters total(operands_.pack, shape_);
-    for (const Partial& partial : partials_) total += partial.parameters;
+    for (Partial& partial : partials_) {
+      total += partial.parameters;
+      partial.parameters = Parameters();
+    }
     return total;
   }
 

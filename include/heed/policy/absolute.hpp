@@ -5,7 +5,8 @@
 //   x[b, t] += table[first + t]
 //   sinusoidal[p, 2i] = sin(p / 10000^(2i / width)), [p, 2i + 1] = cos of the same
 //
-// x: [batch, time, width] or [time, width]. Learned tables are the user's; the sinusoidal one is
+// x: [batch, time, width] or [time, width]. add_positions_adjoint gives the table's gradient; x's
+// own passes unchanged. Learned tables are the user's; the sinusoidal one is
 // that of Vaswani et al., arXiv 1706.03762.
 
 #pragma once
@@ -16,44 +17,82 @@
 
 namespace heed::inline HEED_ABI {
 
+namespace detail {
+
+// A rank-3 row-major tensor or a row-major matrix of float, as rows.
+template <class T>
+struct InputRows {
+  T* data = nullptr;
+  Index batch = 1, time = 0, width = 0, stride = 0;
+
+  template <class Inputs>
+  explicit InputRows(Inputs&& x) : data(x.data()) {
+    using X = std::remove_cvref_t<Inputs>;
+    check_element<Pointee<decltype(x.data())>, T>();
+    if constexpr (TensorLike<Inputs>) {
+      check_tensor<Inputs>();
+      static_assert(X::NumDimensions == 3,
+                    "heed: add_positions takes a rank-3 tensor [batch, time, width] or a row-major "
+                    "matrix [time, width]");
+      batch = x.dimension(0), time = x.dimension(1), width = stride = x.dimension(2);
+    } else {
+      check_matrix<Inputs>();
+      static_assert(bool(X::IsRowMajor),
+                    "heed: add_positions takes a row-major matrix [time, width]");
+      time = x.rows(), width = x.cols(), stride = x.outerStride();
+    }
+  }
+  // f(row of width elements, t) for every row.
+  template <class F>
+  void each(const F& f) const {
+    for (Index b = 0; b < batch; ++b) {
+      for (Index t = 0; t < time; ++t) f(data + (b * time + t) * stride, t);
+    }
+  }
+};
+
+template <class T>
+void check_positions(const char* function, const InputRows<T>& x, const TableView& table,
+                     Index first) {
+  using contract::text;
+  if (table.tables != 1 || table.dim != x.width) {
+    contract::refuse(function,
+                     "table is " + text(table.tables) + " table of width " + text(table.dim),
+                     "1 of x's width " + text(x.width));
+  }
+  if (first < 0 || first > table.rows || x.time > table.rows - first) {
+    contract::refuse(function,
+                     "table has " + text(table.rows) + " rows for " + text(x.time) +
+                         " positions from " + text(first) + " on",
+                     "a row for every position");
+  }
+}
+
+}  // namespace detail
+
 // In place. x: a rank-3 row-major tensor or a row-major matrix of float. table: a row-major matrix
 // [>= first + time, width]. first: the position of x's first row.
 template <class Inputs>
 void add_positions(Inputs&& x, const TableView& table, Index first = 0) {
-  using X = std::remove_cvref_t<Inputs>;
-  using contract::text;
-  detail::check_element<detail::Pointee<decltype(x.data())>, float>();
-  Index batch = 1, time = 0, width = 0, row_stride = 0;
-  if constexpr (detail::TensorLike<Inputs>) {
-    detail::check_tensor<Inputs>();
-    static_assert(X::NumDimensions == 3,
-                  "heed: add_positions takes a rank-3 tensor [batch, time, width] or a row-major "
-                  "matrix [time, width]");
-    batch = x.dimension(0), time = x.dimension(1), width = x.dimension(2), row_stride = width;
-  } else {
-    detail::check_matrix<Inputs>();
-    static_assert(bool(X::IsRowMajor),
-                  "heed: add_positions takes a row-major matrix [time, width]");
-    time = x.rows(), width = x.cols(), row_stride = x.outerStride();
-  }
-  if (table.tables != 1 || table.dim != width) {
-    contract::refuse("add_positions",
-                     "table is " + text(table.tables) + " table of width " + text(table.dim),
-                     "1 of x's width " + text(width));
-  }
-  if (first < 0 || first > table.rows || time > table.rows - first) {
-    contract::refuse("add_positions",
-                     "table has " + text(table.rows) + " rows for " + text(time) +
-                         " positions from " + text(first) + " on",
-                     "a row for every position");
-  }
-  for (Index b = 0; b < batch; ++b) {
-    for (Index t = 0; t < time; ++t) {
-      using Row = Eigen::Map<Eigen::ArrayXf>;
-      Row(x.data() + (b * time + t) * row_stride, width) +=
-          Eigen::Map<const Eigen::ArrayXf>(table.row(0, first + t), width);
-    }
-  }
+  const detail::InputRows<float> rows(x);
+  detail::check_positions("add_positions", rows, table, first);
+  rows.each([&](float* row, Index t) {
+    Eigen::Map<Eigen::ArrayXf>(row, rows.width) +=
+        Eigen::Map<const Eigen::ArrayXf>(table.row(0, first + t), rows.width);
+  });
+}
+
+// d loss / d table, added to d_table [>= first + time, width]: the sum of dx over the batch. dx: as
+// x above, d loss / d x after add_positions, which is also that before it.
+template <class Inputs, class Table>
+void add_positions_adjoint(const Inputs& dx, Table&& d_table, Index first = 0) {
+  const detail::InputRows<const float> rows(dx);
+  const detail::InputRows<float> to(d_table);
+  detail::check_positions("add_positions_adjoint", rows, TableView(d_table), first);
+  rows.each([&](const float* row, Index t) {
+    Eigen::Map<Eigen::ArrayXf>(to.data + (first + t) * to.stride, rows.width) +=
+        Eigen::Map<const Eigen::ArrayXf>(row, rows.width);
+  });
 }
 
 // [n, width]; computed in double, rounded once.

@@ -29,6 +29,8 @@ using GradientOf = decltype(zero_of(std::declval<const P&>(), std::declval<const
 template <class... Ps>
 class PolicyGradients {
  public:
+  static constexpr std::size_t kSize = sizeof...(Ps);   // policies
+
   PolicyGradients() = default;
   PolicyGradients(const Pack<Ps...>& pack, const Shape& shape)
       : at_(pack.apply([&](const Ps&... p) { return Tuple{detail::zero_of(p, shape)...}; })) {}

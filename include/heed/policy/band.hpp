@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "../core/buffer.hpp"
 #include "concepts.hpp"
@@ -24,15 +25,52 @@ class Band {
   // most kKeys, to out[count][kRows]. `last` is the distance whose column all farther ones share.
   template <class Make>
   void add(const Tile& tile, Index last, const Make& make) {
-    const Rows& rows = tile.rows;
-    const Keys& keys = tile.keys;
-    const Index low = std::clamp<Index>(rows.min_position - keys.max_position(), 0, last);
-    const Index high = std::clamp<Index>(rows.max_position - keys.min_position(), 0, last);
+    const auto [low, high] = run(tile, last);
     hold(low, high, last, make);
     const float* columns = memory_.data() + (low - begin_) * kRows;
-    if (low == high) return simd::forward().shift(tile.logits.data, keys.count, columns);
+    if (low == high) return simd::forward().shift(tile.logits.data, tile.keys.count, columns);
+    const Index rows = high - low + 1;
+    pieces(tile, low, [&](Index first, Index count, const auto* start, const auto* offset) {
+      simd::forward().band(tile.logits.data + first * kRows, count, columns, rows, start, offset);
+    });
+  }
 
-    // 32-bit distances do in all but absurd tiles, which go key by key.
+  // The adjoint: each column of collected() sums d loss / d logit over the pairs it was added to.
+  // As long as the farthest distance seen asks for.
+  void collect(const Tile& tile, Index last, const float* adjoint) {
+    const auto [low, high] = run(tile, last);
+    if (high >= columns()) {
+      Buffer<float> larger((high + 1) * kRows);
+      copy(larger.data(), collected_.data(), columns());
+      std::fill(larger.data() + columns() * kRows, larger.data() + larger.size(), 0.0f);
+      collected_ = std::move(larger);
+    }
+    float* const to = collected_.data() + low * kRows;
+    if (low == high) return simd::backward().column_sum(to, adjoint, tile.keys.count);
+    const Index rows = high - low + 1;
+    pieces(tile, low, [&](Index first, Index count, const auto* start, const auto* offset) {
+      simd::backward().band_adjoint(to, adjoint + first * kRows, count, rows, start, offset);
+    });
+  }
+  float* collected() { return collected_.data(); }   // [columns()][kRows], from distance 0 on
+  Index columns() const { return collected_.size() / kRows; }
+
+ private:
+  static constexpr Index kRoom = 4 * kKeys;   // columns; a tile of neighbours needs 127
+
+  // The distances that a tile needs, ends included.
+  static std::pair<Index, Index> run(const Tile& tile, Index last) {
+    const Rows& rows = tile.rows;
+    const Keys& keys = tile.keys;
+    return {std::clamp<Index>(rows.min_position - keys.max_position(), 0, last),
+            std::clamp<Index>(rows.max_position - keys.min_position(), 0, last)};
+  }
+  // f(first key, keys, start, key_offset): start[lane] - key_offset[i] is the distance beyond low.
+  // 32-bit distances do in all but absurd tiles, which go key by key.
+  template <class F>
+  static void pieces(const Tile& tile, Index low, const F& f) {
+    const Rows& rows = tile.rows;
+    const Keys& keys = tile.keys;
     constexpr Index kFar = Index{1} << 29;
     const Index step = keys.max_position() - keys.min_position() < kFar ? keys.count : 1;
     for (Index first = 0; first < keys.count; first += step) {
@@ -46,13 +84,9 @@ class Band {
       for (Index i = 0; i < step; ++i) {
         offset[i] = static_cast<std::int32_t>(keys.position[first + i] - origin);
       }
-      simd::forward().band(tile.logits.data + first * kRows, step, columns, high - low + 1, start,
-                           offset);
+      f(first, step, start, offset);
     }
   }
-
- private:
-  static constexpr Index kRoom = 4 * kKeys;   // columns; a tile of neighbours needs 127
 
   // Makes [low, high] present.
   template <class Make>
@@ -82,7 +116,7 @@ class Band {
     std::memmove(to, from, sizeof(float) * static_cast<std::size_t>(columns * kRows));
   }
 
-  Buffer<float> memory_;
+  Buffer<float> memory_, collected_;
   Index begin_ = 0, end_ = 0;   // the distances held
 };
 

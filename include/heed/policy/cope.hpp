@@ -137,7 +137,9 @@ class Cope {
     float* const to = own_stream ? adjoint.gates : adjoint.logits.data;
     simd::backward().gate_walk_adjoint(adjoint.logits.data, to, gates, tile.keys.count,
                                        walk(state), {state.dz.data(), state.running}, tile.reach);
-    if (own_stream) simd::forward().scale(to, tile.keys.count, state.gate_factor);
+    if (!own_stream) return;
+    simd::forward().scale(to, tile.keys.count, state.gate_factor);
+    if (tile.visible != nullptr) simd::backward().erase(to, tile.visible, tile.keys.count);
   }
   void end(const Rows& rows, State& state, RowsAdjoint& adjoint, TableGradient& gradient) const {
     if (state.dz.size() == 0) return;
@@ -147,6 +149,7 @@ class Cope {
     }
     if (options_.form == CopeForm::b) {   // z grows with the scale
       for (Index i = 0; i < table_.rows * kRows; ++i) {
+        if (dz[i] == 0) continue;   // a row that saw nothing, whatever stands in its query
         adjoint.base_scale += double{dz[i]} * double{state.z[i]} / double{rows.base_scale};
       }
     }

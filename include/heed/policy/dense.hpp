@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "concepts.hpp"
 
@@ -91,6 +92,65 @@ struct DenseMask {
   }
 };
 
+// d loss / d bias: the bias' own extents, summed over the batch entries and heads that share it.
+// Holds the parts that were touched, each 64 rows of one slice, so that a job's share stays small.
+class BiasGradient {
+ public:
+  BiasGradient() = default;
+  explicit BiasGradient(const std::array<Index, 4>& extent)
+      : extent_(extent), parts_(std::size_t(extent[0] * extent[1] * per_slice())) {}
+
+  const std::array<Index, 4>& extent() const { return extent_; }   // of the Bias as it was given
+  float operator()(Index batch, Index head, Index row, Index key) const {
+    const Part& part = parts_[number(batch, head, row)];
+    return part.empty() ? 0.0f : part[std::size_t(row % kRows * extent_[3] + key)];
+  }
+  // All of it, packed, in the order of extent().
+  std::vector<float> values() const {
+    std::vector<float> all;
+    all.reserve(std::size_t(extent_[0] * extent_[1] * extent_[2] * extent_[3]));
+    for (std::size_t n = 0; n < parts_.size(); ++n) {
+      all.insert(all.end(), parts_[n].begin(), parts_[n].end());
+      if (parts_[n].empty()) all.resize(all.size() + size(Index(n) % per_slice()));
+    }
+    return all;
+  }
+
+  // To be added to: [kv_len].
+  float* row(Index batch, Index head, Index row) {
+    Part& part = parts_[number(batch, head, row)];
+    if (part.empty()) part.resize(size(row / kRows));
+    return part.data() + row % kRows * extent_[3];
+  }
+  BiasGradient& operator+=(const BiasGradient& other) {
+    for (std::size_t n = 0; n < parts_.size(); ++n) {
+      const Part& from = other.parts_[n];
+      if (parts_[n].empty()) {
+        parts_[n] = from;
+        continue;
+      }
+      for (std::size_t i = 0; i < from.size(); ++i) parts_[n][i] += from[i];
+    }
+    return *this;
+  }
+
+ private:
+  using Part = std::vector<float>;   // [kRows or what is left, kv_len]
+
+  Index per_slice() const { return (extent_[2] + kRows - 1) / kRows; }
+  std::size_t size(Index part) const {
+    return std::size_t(std::min(kRows, extent_[2] - part * kRows) * extent_[3]);
+  }
+  std::size_t number(Index batch, Index head, Index row) const {
+    const Index slice =
+        (extent_[0] == 1 ? 0 : batch) * extent_[1] + (extent_[1] == 1 ? 0 : head);
+    return std::size_t(slice * per_slice() + row / kRows);
+  }
+
+  std::array<Index, 4> extent_{0, 0, 0, 0};
+  std::vector<Part> parts_;
+};
+
 struct Bias {
   View<const float> bias;
 
@@ -112,6 +172,16 @@ struct Bias {
         const float* row = bias.row(rows.batch, rows.head[lane], rows.row[lane]) + tile.keys.first;
         for (Index i = from; i < to; ++i) logits[i * kRows + lane] += row[i];
       }
+    }
+  }
+
+  BiasGradient zero(const Shape&) const { return BiasGradient(bias.extent); }
+  void backward(const Tile& tile, const Adjoint& adjoint, BiasGradient& gradient) const {
+    const Rows& rows = tile.rows;
+    for (Index lane = 0; lane < rows.count; ++lane) {
+      float* const to =
+          gradient.row(rows.batch, rows.head[lane], rows.row[lane]) + tile.keys.first;
+      for (Index i = 0; i < tile.keys.count; ++i) to[i] += adjoint.logits.data[i * kRows + lane];
     }
   }
 };

@@ -45,8 +45,8 @@ struct Relative {
     return state;
   }
   void forward(const Tile& tile, State& state) const {
-    if (!capped && tile.rows.min_position - tile.keys.max_position() >= table.rows) return;
-    state.band.add(tile, capped ? table.rows - 1 : table.rows,
+    if (beyond(tile)) return;
+    state.band.add(tile, last(),
                    [&](Index first, Index count, float* out) {
                      const Index known = std::min(count, table.rows - first);
                      TableView from = table;
@@ -55,6 +55,33 @@ struct Relative {
                      simd::forward().scale(out, known, state.unscale);
                      std::fill(out + known * kRows, out + count * kRows, 0.0f);
                    });
+  }
+
+  // d table[n] = sum of q adjoint / sqrt(d) over the pairs at distance n; logits pass unchanged.
+  TableGradient zero(const Shape&) const { return TableGradient(table); }
+  void backward(const Tile& tile, Adjoint& adjoint, State& state, TableGradient&) const {
+    if (!beyond(tile)) state.band.collect(tile, last(), adjoint.logits.data);
+  }
+  void end(const Rows& rows, State& state, RowsAdjoint& adjoint, TableGradient& gradient) const {
+    const Index count = std::min(state.band.columns(), table.rows);
+    if (count == 0) return;
+    simd::forward().scale(state.band.collected(), count, state.unscale);
+    Buffer<float> dq(kRows * rows.padded_dim);
+    std::fill_n(dq.data(), dq.size(), 0.0f);
+    table_adjoint(table, rows, state.band.collected(), count, dq.data(), gradient);
+    double product = 0;   // of the logits added here with their adjoints: they grow with the scale
+    for (Index i = 0; i < rows.count * rows.padded_dim; ++i) {
+      product += double{dq[i]} * double{rows.scaled[i]};
+      adjoint.dq[i] += dq[i];
+    }
+    adjoint.base_scale += product / double{rows.base_scale};
+  }
+
+ private:
+  Index last() const { return capped ? table.rows - 1 : table.rows; }
+  // Nothing is added to pairs so far apart.
+  bool beyond(const Tile& tile) const {
+    return !capped && tile.rows.min_position - tile.keys.max_position() >= table.rows;
   }
 };
 

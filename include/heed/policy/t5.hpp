@@ -13,6 +13,7 @@
 
 #include <cmath>
 
+#include "../tile/table_product.hpp"
 #include "band.hpp"
 
 namespace heed::inline HEED_ABI {
@@ -68,6 +69,27 @@ struct T5Bias {
         }
       }
     });
+  }
+
+  // Of .table: table() is [heads, buckets]. Logits pass unchanged.
+  TableGradient zero(const Shape&) const { return TableGradient(table); }
+  void backward(const Tile& tile, Adjoint& adjoint, State& state, TableGradient&) const {
+    state.band.collect(tile, max_distance, adjoint.logits.data);
+  }
+  void end(const Rows& rows, State& state, RowsAdjoint&, TableGradient& gradient) const {
+    const Index count = state.band.columns();
+    const float* const collected = state.band.collected();
+    for (Index lane = 0; lane < rows.count; ++lane) {
+      float* const to = gradient.row(0, rows.head[lane]);
+      for (Index n = 0; n < count;) {   // a bucket's distances lie side by side
+        const Index bucket = t5_bucket(n, table.dim, max_distance);
+        double sum = 0;
+        for (; n < count && t5_bucket(n, table.dim, max_distance) == bucket; ++n) {
+          sum += double{collected[n * kRows + lane]};
+        }
+        to[bucket] += static_cast<float>(double{scale} * sum);
+      }
+    }
   }
 };
 

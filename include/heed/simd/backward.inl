@@ -166,6 +166,23 @@ inline void slope_adjoint(float* d_slope, const float* adjoint, Index n, const f
   }
 }
 
+// Lanes own their columns, so no two of them meet.
+inline void band_adjoint(float* d_band, const float* adjoint, Index n, Index rows,
+                         const std::int32_t* start, const std::int32_t* key_offset) {
+  const I last = splat(std::int32_t(rows - 1));
+  for (Index j = 0; j < n; ++j) {
+    for (Index lane = 0; lane < kRows; lane += kLanes) {
+      I row = load(start + lane) - splat(key_offset[j]);
+      row = row < 0 ? I{} : row;
+      row = row > last ? last : row;
+      alignas(64) std::int32_t place[kLanes];
+      *reinterpret_cast<IU*>(place) =
+          row * std::int32_t(kRows) + lane_numbers() + std::int32_t(lane);
+      for (Index i = 0; i < kLanes; ++i) d_band[place[i]] += adjoint[j * kRows + lane + i];
+    }
+  }
+}
+
 inline void soft_cap_adjoint(float* adjoint, const float* tile, Index n, float cap) {
   const F inverse = splat(1.0f / cap);
   for (Index i = 0; i < n * kRows; i += kLanes) {
@@ -268,8 +285,8 @@ inline void gate_walk_adjoint(float* adjoint, float* gate_adjoint, const float* 
 
 template <class Table>
 inline constexpr Table kBackward = {
-    softmax_adjoint, row_sum,          erase,             column_sum,        scale_adjoint,
-    slope_adjoint,   soft_cap_adjoint, gate_walk_adjoint,
+    softmax_adjoint, row_sum,      erase,            column_sum,        scale_adjoint,
+    slope_adjoint,   band_adjoint, soft_cap_adjoint, gate_walk_adjoint,
 };
 
 }  // namespace heed::inline HEED_ABI::simd::HEED_LEVEL

@@ -38,6 +38,9 @@ struct BackwardTable {
   // Of slope: d_slope[lane] -= sum_j adjoint * |lane_position - key_position[j]|.
   void (*slope_adjoint)(float* d_slope, const float* adjoint, Index n, const float* lane_position,
                         const float* key_position);
+  // Of band: d_band[row * kRows + lane] += adjoint[j][lane], rows as there.
+  void (*band_adjoint)(float* d_band, const float* adjoint, Index n, Index rows,
+                       const std::int32_t* start, const std::int32_t* key_offset);
   // Of soft_cap: adjoint *= 1 - tanh^2(tile / cap).
   void (*soft_cap_adjoint)(float* adjoint, const float* tile, Index n, float cap);
   // Of gate_walk, with the carry as forward found it. Adds to dz, to gate_adjoint (the adjoint of

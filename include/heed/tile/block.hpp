@@ -46,6 +46,7 @@ struct Rows {
   const float* packed = nullptr;    // [dim][kRows]: encoded q * base_scale * factor
   const float* scaled = nullptr;    // the same row by row, [kRows][padded_dim]; backward only
   Index padded_dim = 0;             // dim, rounded up to simd::kPad
+  simd::Reach reach = simd::kReachAll;   // of products with tables: groups of lanes to compute
   alignas(64) float factor[kRows];  // the leading per-row factors (HeadScale ...) folded into it
   alignas(64) float unfold[kRows];  // 1 / (base_scale * factor): products with tables multiply by it
 

@@ -20,7 +20,7 @@ inline void product_with_table(const TableView& table, const Rows& rows, float* 
     for (Index n = 0; n < count; n += kKeys) {
       const Index some = std::min(kKeys, count - n);
       for (Index i = 0; i < some; ++i) vectors[i] = table.row(head, n + i);
-      simd.product(to + n * kRows, rows.packed, rows.dim, vectors, some, simd::kReachAll);
+      simd.product(to + n * kRows, rows.packed, rows.dim, vectors, some, rows.reach);
     }
   };
   product(rows.head[0], z);
@@ -53,6 +53,7 @@ class TableGradient {
   }
   float* row(Index head, Index n) { return values_.data() + (head * rows_ + n) * width(); }
   Index width() const { return values_.cols(); }
+  Index tables() const { return rows_ == 0 ? 0 : values_.rows() / rows_; }
   TableGradient& operator+=(const TableGradient& other) {
     values_ += other.values_;
     return *this;

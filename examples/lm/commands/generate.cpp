@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What comes next: the likeliest tokens after a prompt, or a text, token by token. Keys and values
+// of all tokens are kept, so each step costs one pass over the weights and one over the text.
+
+#include <cstdio>
+#include <utility>
+
+#include "../clock.hpp"
+#include "commands.hpp"
+
+namespace lm {
+namespace {
+
+// ChatML, as far as a file's own template asks for it: its system message, then the user's.
+std::string chat(const Session& session, const std::string& prompt) {
+  const std::string_view written = session.chat_template;
+  if (written.find("<|im_start|>") == std::string_view::npos) {
+    throw Error(written.empty() ? "the model file has no chat template; leave --chat out"
+                                : "the model file's chat template is not ChatML; leave --chat out");
+  }
+  std::string text;
+  constexpr std::string_view kSystem = "<|im_start|>system\n", kEnd = "<|im_end|>";
+  const std::size_t begin = written.find(kSystem);
+  const std::size_t end = begin == std::string_view::npos ? begin : written.find(kEnd, begin);
+  if (end != std::string_view::npos) {
+    const std::string_view system = written.substr(begin, end - begin);
+    // Words that are filled in are no default.
+    if (system.find('{') == std::string_view::npos && system.find('\'') == std::string_view::npos) {
+      text.append(system).append(kEnd).append("\n");
+    }
+  }
+  return text + "<|im_start|>user\n" + prompt + "<|im_end|>\n<|im_start|>assistant\n";
+}
+
+std::vector<int> encode(const Session& session, const std::string& prompt) {
+  std::vector<int> ids = session.tokenizer->known(session.tokenizer->prompt(prompt, true));
+  if (ids.empty()) throw Error("the prompt is empty");
+  return ids;
+}
+
+double per_second(Index tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+}  // namespace
+
+void next(Session& session, const Next& options) {
+  const std::vector<int> ids = encode(session, options.prompt);
+  KvCache cache = session.model->new_cache();
+  const Clock clock;
+  const Matrix logits = session.model->next_logits(ids, cache);
+  const double seconds = clock.seconds();
+  for (const Likely& token : likeliest(logits, options.count)) {
+    std::printf("%6.2f %%  %6d  %s\n", 100 * token.probability, token.id,
+                label(session, token.id).c_str());
+  }
+  std::fprintf(stderr, "prompt: %td tokens, %.1f tokens/s\n", cache.tokens(),
+               per_second(cache.tokens(), seconds));
+}
+
+void generate(Session& session, const Generate& options) {
+  const Model& model = *session.model;
+  const std::vector<int> ids =
+      encode(session, options.chat ? chat(session, options.prompt) : options.prompt);
+  if (!options.chat) std::fputs(options.prompt.c_str(), stdout);
+  std::fflush(stdout);
+
+  KvCache cache = model.new_cache();
+  Sampler sample(options.sampling);
+  Clock clock;
+  Matrix logits = model.next_logits(ids, cache);
+  const double prompt_seconds = clock.seconds();
+
+  Observer observer;
+  clock = Clock();
+  Index made = 0;
+  const char* why = "--max-tokens";
+  for (; made < options.max_tokens; ++made) {
+    const int id = sample(logits);
+    if (session.tokenizer->is_control(id)) {
+      why = "the model ended the text";
+      break;
+    }
+    const std::string piece = id < session.tokenizer->size() ? session.tokenizer->piece(id) : "";
+    std::fwrite(piece.data(), 1, piece.size(), stdout);
+    std::fflush(stdout);
+    if (cache.tokens() == model.config().context) {
+      why = "the model's context is full";
+      break;
+    }
+    if (made + 1 < options.max_tokens) logits = model.next_logits({&id, 1}, cache, &observer);
+  }
+  const double seconds = clock.seconds();
+  std::fputs("\n", stdout);
+  std::fflush(stdout);
+  std::fprintf(stderr, "prompt: %zu tokens, %.1f tokens/s; generated: %td tokens, %.1f tokens/s, "
+               "%.0f %% of the time in attention; keys and values: %.1f MB; stopped by: %s\n",
+               ids.size(), per_second(static_cast<Index>(ids.size()), prompt_seconds), made,
+               per_second(made, seconds),
+               seconds > 0 ? 100 * observer.attention_seconds / seconds : 0.0,
+               static_cast<double>(cache.bytes()) * 1e-6, why);
+}
+
+}  // namespace lm
