@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <thread>
 
+#include "length.hpp"
+#include "map.hpp"
 #include "report.hpp"
 
 namespace {
@@ -18,9 +20,9 @@ struct Options {
   std::vector<std::uint64_t> seeds{1, 2, 3};
   std::string size = "small";
   std::vector<int> variables{1, 3, 5};
-  std::string csv, svg, keep;
+  std::string csv, svg, keep, text = "/usr/share/common-licenses", task = "flipflop";
   std::string form;
-  Index threads = 2, steps = 0, vectors = 0, batch = 0;
+  Index threads = 2, steps = 0, vectors = 0, batch = 0, fit_length = 0;
   double rate = 0;
   bool check = false, quiet = false;
 };
@@ -121,6 +123,46 @@ int compare(const std::vector<Plan>& plans, const Options& o) {
   return o.check && !fulfilled(runs) ? 1 : 0;
 }
 
+int evaluate_lengths(const Options& o) {
+  Eigen::ThreadPool pool(int(o.threads));
+  const Device device(&pool, int(o.threads));
+  LengthOptions options{.text = o.text,
+                        .encodings = {},
+                        .seed = o.seeds.at(0),
+                        .size = size_of(o.size),
+                        .steps = o.steps,
+                        .fit_length = o.fit_length,
+                        .csv = o.csv,
+                        .svg = o.svg,
+                        .run = run_options(o)};
+  for (const std::string& name : o.encodings) options.encodings.push_back(encoding_of(name));
+  return length(options, device);
+}
+
+Plan plan_of(const std::string& task, Size size) {
+  return task == "flipflop" ? flip_flop(size)
+         : task == "selective-copy" ? selective_copy(size) : counting(size, 1);
+}
+
+// Trains a CoPE model (or takes up a kept one) and draws what it does with the first test sequence.
+int draw_maps(const Options& o) {
+  Eigen::ThreadPool pool(int(o.threads));
+  const Device device(&pool, int(o.threads));
+  const Plan plan = adjusted(plan_of(o.task, size_of(o.size)), o);
+  Trainer trainer(plan, Pe::cope, o.seeds.at(0), device, run_options(o));
+  trainer.train();
+  Random random(0, Stream::test, 0);
+  const Sample sample = plan.tests[0].draw(random);
+  const auto names = token_names(plan.problem);
+  std::printf("%s, seed %lu, error %.2f %%\n%s", plan.problem.c_str(),
+              static_cast<unsigned long>(trainer.seed()), test_all(trainer).error(0),
+              map_as_text(trainer, sample, names).c_str());
+  const std::string path = o.svg.empty() ? "map.svg" : o.svg;
+  write_file(path, map_as_svg(trainer, sample, names, "CoPE on " + plan.problem));
+  std::printf("\nwritten: %s\n", path.c_str());
+  return 0;
+}
+
 void add_options(CLI::App& command, Options& o) {
   std::vector<std::string> names;
   for (const auto& [name, pe] : kEncodings) names.emplace_back(name);
@@ -159,13 +201,23 @@ int main(int argc, char** argv) {
   auto* const flip = app.add_subcommand("flipflop", "remember the last written bit");
   auto* const copy = app.add_subcommand("selective-copy", "copy what is not blank");
   auto* const count = app.add_subcommand("counting", "count increments since the last reset");
-  for (CLI::App* command : {flip, copy, count}) add_options(*command, o);
+  auto* const longer = app.add_subcommand("length", "train on a text, read longer windows of it");
+  auto* const map = app.add_subcommand("map", "attention maps and positions of a CoPE model");
+  for (CLI::App* command : {flip, copy, count, longer, map}) add_options(*command, o);
+  longer->add_option("--text", o.text, "a file or a folder")->capture_default_str();
+  longer->add_option("--fit-length", o.fit_length, "of the sequences for NoPE's scales")
+      ->check(CLI::PositiveNumber);
+  map->add_option("--task", o.task)
+      ->check(CLI::IsMember({"flipflop", "selective-copy", "counting"}))
+      ->capture_default_str();
   count->add_option("--variables", o.variables, "one problem for each number of variables")
       ->delimiter(',')
       ->check(CLI::Range(1, 5))
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
+    if (longer->parsed()) return evaluate_lengths(o);
+    if (map->parsed()) return draw_maps(o);
     const Size size = size_of(o.size);
     std::vector<Plan> plans;
     if (flip->parsed()) plans.push_back(adjusted(flip_flop(size), o));

@@ -242,9 +242,10 @@ void Pass::backward(const Vector& weights, float scale, Vector& gradient) {
   auto embedding = m_.embedding_->of(gradient);
   for (Index i = 0; i < dx_.rows(); ++i) embedding.row(tokens_[std::size_t(i)]) += dx_.row(i);
   if (m_.positions_ == nullptr) return;
-  auto positions = m_.positions_->of(gradient);
   for (Index b = 0; b < count_; ++b) {
-    positions.topRows(time_) += dx_.middleRows(b * time_, time_);
+    heed::add_positions_adjoint(
+        Eigen::Map<const Matrix>(dx_.data() + b * time_ * dx_.cols(), time_, dx_.cols()),
+        m_.positions_->of(gradient));
   }
 }
 

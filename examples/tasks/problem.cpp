@@ -86,13 +86,14 @@ Sample draw_counting(Random& random, int variables, int least, int most, std::si
   return s;
 }
 
-ModelShape model_of(Index layers, Index width, Index heads, Index vocabulary, Index vectors) {
+ModelShape model_of(Index layers, Index width, Index heads, Index vocabulary, Index vectors,
+                    Index hidden = 2) {
   ModelShape shape;
   shape.vocabulary = vocabulary;
   shape.layers = layers;
   shape.width = width;
   shape.heads = heads;
-  shape.hidden = 4 * width;
+  shape.hidden = hidden * width;
   shape.vectors = vectors;
   return shape;
 }
@@ -101,23 +102,23 @@ ModelShape model_of(Index layers, Index width, Index heads, Index vocabulary, In
 
 Plan flip_flop(Size size) {
   Plan plan;
-  const Index pairs = size == Size::tiny ? 32 : size == Size::small ? 64 : 256;
+  const Index pairs = size == Size::tiny ? 32 : size == Size::small ? 128 : 256;
   const auto set = [pairs](std::string name, double ignore, Index n) {
     return Set{std::move(name), n,
                [pairs, ignore](Random& r) { return draw_flip_flop(r, pairs, ignore); }};
   };
-  const Index unit = size == Size::tiny ? 512 : size == Size::small ? 1000 : 4000;
+  const Index unit = size == Size::tiny ? 512 : size == Size::small ? 500 : 4000;
   plan.problem = "flip-flop";
   plan.training = set("training", 0.8, size == Size::paper ? 1'600'000 : 0);
   plan.tests = {set("in", 0.8, size == Size::paper ? 16'000 : unit), set("dense", 0.1, unit),
                 set("sparse", 0.98, size == Size::paper ? 160'000 : 4 * unit)};
   plan.shape = size == Size::tiny    ? model_of(2, 32, 2, kFlipFlopTokens, 16)
                : size == Size::small ? model_of(2, 64, 4, kFlipFlopTokens, 64)
-                                     : model_of(4, 256, 4, kFlipFlopTokens, 64);
+                                     : model_of(4, 256, 4, kFlipFlopTokens, 64, 4);
   plan.shape.longest = 2 * pairs;
-  plan.schedule.steps = size == Size::tiny ? 1000 : size == Size::small ? 2000 : 10'000;
+  plan.schedule.steps = size == Size::tiny ? 600 : size == Size::small ? 1200 : 10'000;
   plan.schedule.peak = size == Size::tiny ? 3e-3 : size == Size::small ? 2e-3 : 3e-4;
-  plan.batch = size == Size::paper ? 16 : 32;
+  plan.batch = size == Size::tiny ? 32 : 16;
   plan.summary = std::to_string(pairs) + " pairs; trained on FFL(0.8), tested on FFL(0.8) in, "
                  "FFL(0.1) dense, FFL(0.98) sparse; error: share of wrong reads";
   return plan;
@@ -139,7 +140,7 @@ Plan selective_copy(Size size) {
                 set("sparse", blanks * 2, unit)};
   plan.shape = size == Size::tiny    ? model_of(2, 64, 4, kCopyTokens, 32)
                : size == Size::small ? model_of(2, 64, 4, kCopyTokens, 64)
-                                     : model_of(4, 256, 4, kCopyTokens, 64);
+                                     : model_of(4, 256, 4, kCopyTokens, 64, 4);
   plan.shape.longest = 2 * blanks + 2 * payload;
   plan.schedule.steps = size == Size::tiny ? 1500 : size == Size::small ? 3000 : 20'000;
   plan.schedule.peak = size == Size::paper ? 3e-4 : 2e-3;
@@ -165,7 +166,7 @@ Plan counting(Size size, int variables) {
                 set("longer", most + 1, 2 * most, 2 * longest, size == Size::tiny ? 500 : 1000)};
   plan.shape = size == Size::tiny    ? model_of(2, 64, 4, kCountingTokens, 33)
                : size == Size::small ? model_of(2, 64, 4, kCountingTokens, 65)
-                                     : model_of(4, 256, 4, kCountingTokens, 513);
+                                     : model_of(4, 256, 4, kCountingTokens, 513, 4);
   plan.shape.longest = Index(2 * longest);
   plan.schedule.steps = size == Size::tiny ? 1500 : 3000;
   plan.schedule.peak = 2e-3;

@@ -109,7 +109,7 @@ TEST(BadUse, ARefusedCallChangesNothing) {
     heed::decode(into, p.q, p.k, p.v, cache, causal, heed::Positions{.q = back, .k = back});
   });
   const std::vector<Index> lengths{3, 4};
-  expect("heed::decode: Lengths.kv has 4 for entry 1; expected between 0 and 3", [&] {
+  expect("heed::decode: Lengths.q has 4 for entry 1; expected between 0 and 3", [&] {
     heed::decode(into, p.q, p.k, p.v, cache, causal, heed::Lengths{.q = lengths, .kv = lengths});
   });
   expect("heed::decode: out is [2, 4, 2, 5]; expected [2, 4, 3, 5]", [&] {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gguf_builder.hpp"
@@ -31,11 +32,12 @@ struct Vocabulary {
   std::vector<std::uint8_t> types;  // 1 normal, 3 control, 4 user defined
   std::vector<std::string> merges;
 
-  void add(const std::string& token, std::uint8_t type) {
-    tokens.push_back(token);
+  void add(std::string token, std::uint8_t type) {
+    tokens.push_back(std::move(token));
     types.push_back(type);
   }
-  void merge(const std::string& left, const std::string& right) {
+  // By value: they may be tokens of this vocabulary, which grows.
+  void merge(std::string left, std::string right) {
     add(left + right, 1);
     merges.push_back(left + " " + right);
   }

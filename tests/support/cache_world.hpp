@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <heed/heed.hpp>
 #include <sstream>
 
 #include "world.hpp"

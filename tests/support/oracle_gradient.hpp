@@ -107,7 +107,7 @@ template <class T>
 void adjoint(const Pointwise& s, const Row<T>& row, RowAdjoint<T>& d, std::vector<T>&) {
   for (std::size_t j = 0; j < d.logit.size(); ++j) {
     if (!row.visible[j]) continue;
-    const double x = static_cast<double>(row.logit[j]), h = 1e-5 * (1 + std::abs(x));
+    const double x = static_cast<double>(row.logit[j]), h = 1e-7 * (0.1 + std::abs(x));
     const double slope = (s.f(x + h, row.query, row.key[j]) - s.f(x - h, row.query, row.key[j]));
     d.logit[j] *= d.sign(static_cast<T>(slope / (2 * h)));
   }
@@ -132,8 +132,11 @@ void to_table(const Table& table, const Row<T>& row, RowAdjoint<T>& d, Index n, 
   const Index head = row.query.head;
   d.product(row, felt, [&](Index i) { return table(head, n, i); }, scaled);
   const Index at = ((table.tables == 1 ? 0 : head) * table.rows + n) * table.dim;
+  T blur = 0;   // as in product
+  for (const T x : row.q) blur = std::max(blur, T(1e-7) * std::abs(x));
+  if (!d.absolute || d.c.encodings.empty()) blur = 0;
   for (std::size_t i = 0; i < row.q.size(); ++i) {
-    to[count(at) + i] += felt * (scaled ? row.scale : T(1)) * d.sign(row.q[i]);
+    to[count(at) + i] += felt * (scaled ? row.scale : T(1)) * (d.sign(row.q[i]) + blur);
   }
 }
 template <class T>

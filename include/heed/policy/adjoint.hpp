@@ -7,6 +7,7 @@
 
 #include <tuple>
 
+#include "../core/buffer.hpp"
 #include "pack.hpp"
 
 namespace heed::inline HEED_ABI {

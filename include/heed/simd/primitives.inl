@@ -63,18 +63,45 @@ inline void band(float* tile, Index n, const float* band, Index rows, const std:
   });
 }
 
+// (first half | second half) of x, each element twice; and x with neighbours exchanged.
+#if HEED_LANES == 16
+#define HEED_SHUFFLE(x, ...) __builtin_shufflevector(x, x, __VA_ARGS__)
+HEED_INLINE F twice_low(F x) { return HEED_SHUFFLE(x, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7); }
+HEED_INLINE F twice_high(F x) {
+  return HEED_SHUFFLE(x, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15);
+}
+HEED_INLINE F exchanged(F x) {
+  return HEED_SHUFFLE(x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+}
+#undef HEED_SHUFFLE
+#elif HEED_LANES == 8
+HEED_INLINE F twice_low(F x) { return __builtin_shufflevector(x, x, 0, 0, 1, 1, 2, 2, 3, 3); }
+HEED_INLINE F twice_high(F x) { return __builtin_shufflevector(x, x, 4, 4, 5, 5, 6, 6, 7, 7); }
+HEED_INLINE F exchanged(F x) { return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6); }
+#else
+HEED_INLINE F twice_low(F x) { return __builtin_shufflevector(x, x, 0, 0, 1, 1); }
+HEED_INLINE F twice_high(F x) { return __builtin_shufflevector(x, x, 2, 2, 3, 3); }
+HEED_INLINE F exchanged(F x) { return __builtin_shufflevector(x, x, 1, 0, 3, 2); }
+#endif
+
 inline void rotate(float* x, Index width, const float* cosine, const float* sine, bool halves,
                    bool adjoint) {
   const Index half = width / 2;
   const float sign = adjoint ? -1.0f : 1.0f;
   const Index first_step = halves ? 1 : 2, second = halves ? half : 1;
+  // (a, b) -> (a c - b s, b c + a s), pairs (i, i + half) or (2i, 2i + 1).
+  const F odd = (lane_numbers() & 1) != 0 ? splat(sign) : splat(-sign);
   Index i = 0;
-  if (halves) {
-    for (; i + kLanes <= half; i += kLanes) {
+  for (; i + kLanes <= half; i += kLanes) {
+    const F c = load(cosine + i), s = load(sine + i);
+    if (halves) {
       const F a = load(x + i), b = load(x + half + i);
-      const F c = load(cosine + i), s = load(sine + i) * sign;
-      store(x + i, fma(a, c, -(b * s)));
-      store(x + half + i, fma(a, s, b * c));
+      store(x + i, fma(a, c, -(b * s * sign)));
+      store(x + half + i, fma(b, c, a * s * sign));
+    } else {
+      const F a = load(x + 2 * i), b = load(x + 2 * i + kLanes);
+      store(x + 2 * i, fma(a, twice_low(c), exchanged(a) * twice_low(s) * odd));
+      store(x + 2 * i + kLanes, fma(b, twice_high(c), exchanged(b) * twice_high(s) * odd));
     }
   }
   for (; i < half; ++i) {
