@@ -2,7 +2,7 @@
 //
 // How fast this thread reads memory at this moment, over a block of the size that a benchmark
 // reads: what a decode step is measured against. Four streams with software prefetch, the widest
-// loads that the machine has, the best of several passes; call it just before and just after.
+// loads that the machine has, the median of several passes; call it just before and just after.
 
 #pragma once
 
@@ -42,21 +42,23 @@ class Bandwidth {
  public:
   // Streams a few lines out of step, so that they do not meet in the same sets of a cache.
   explicit Bandwidth(Index bytes)
-      : count_((bytes / Index(sizeof(float)) / 64 + 5) / 4 * 4 * 64 + 4 * 80), data_(count_ + 1024) {
+      : count_((bytes / Index(sizeof(float)) / 64 + 5) / 4 * 4 * 64 + 4 * 80),
+        data_(count_ + 1024) {
     std::fill_n(data_.data(), count_ + 1024, 1.0f);
   }
 
-  // Bytes per second of the thread's CPU time: the best pass of some milliseconds.
+  // Bytes per second of the thread's CPU time, over some milliseconds.
   double rate() const {
-    double best = 0, spent = 0;
+    std::vector<double> rates;
+    double spent = 0;
     for (int pass = 0; pass < 4 || (spent < 4e-3 && pass < 64); ++pass) {
       const double start = cpu_seconds();
       read();
       const double took = cpu_seconds() - start;
       spent += took;
-      best = std::max(best, double(count_) * sizeof(float) / took);
+      rates.push_back(double(count_) * sizeof(float) / took);
     }
-    return best;
+    return median(rates);
   }
 
  private:

@@ -4,8 +4,8 @@
 //
 //   bandwidth_share  bytes of keys and values / time / the rate at which this thread just read a
 //                    block of that size (bandwidth.hpp)
-//   over_plain       time / time of the plain step over the same number of keys, samples alternating
-//   speed_up         plain time of one thread / time
+//   over_plain       time / time of the plain step over as many keys, samples alternating
+//   plain_2_threads  is in wall time, over_plain being the inverse of its speed-up
 //
 // Steps are timed in an unbounded cache that is truncated back after each, so the number of keys
 // stays: what is timed is append and attend. Slots lie in order, as after a prompt.

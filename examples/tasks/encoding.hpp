@@ -5,7 +5,7 @@
 //
 //   absolute          E [longest, width], added to the model's input
 //   relative(-capped) a vector per distance [vectors, head width], one table for all heads, layers
-//   cope              e [vectors, head width], one table per layer, shared by its heads; starts at 0
+//   cope              e [vectors, head width], one table per layer for its heads; starts at 0
 //   nope              nothing; one scale per layer and head, 1 and frozen until it is fitted
 //   sinusoid, rope, alibi   nothing
 

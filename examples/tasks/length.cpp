@@ -4,6 +4,8 @@
 
 #include "length.hpp"
 
+#include <heed/fit.hpp>
+
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -28,7 +30,8 @@ class Length {
     if (o_.size == Size::paper) s_ = {1024, 4096, 32, 256};
     if (text_->size() - text_->training_end < 2 * s_.longest) {
       throw std::runtime_error(o_.text + " has " + std::to_string(text_->size()) +
-                               " bytes; its last tenth must hold " + std::to_string(2 * s_.longest));
+                               " bytes; its last tenth must hold " +
+                               std::to_string(2 * s_.longest));
     }
     plan_ = make_plan();
     for (Index n = s_.length; n <= s_.longest; n *= 2) lengths_.push_back(n);
@@ -94,8 +97,8 @@ class Length {
     std::vector<double> entropies(windows);
     const ModelShape& shape = model.shape();
     heed::run(device_, s_.windows, [&](Index w) {
-      const Index begin = text_->training_end + s_.longest;
-      const Index end = begin + (text_->size() - 2 - begin) * w / std::max<Index>(1, s_.windows - 1);
+      const Index begin = text_->training_end + s_.longest, room = text_->size() - 2 - begin;
+      const Index end = begin + room * w / std::max<Index>(1, s_.windows - 1);
       Batch batch = make_batch({text_->window(end - n, n)});
       std::fill_n(batch.targets.begin(), n - s_.scored, -1);
       Pass pass(model);
@@ -152,45 +155,41 @@ class Length {
       return make_batch(samples);
     };
     Vector gradient;
-    // Mean loss on four windows; the gradient where it is wanted.
-    const auto loss = [&](Vector* d_scales) {
-      const double mean = trainer.run(windows(step++), d_scales ? &gradient : nullptr).mean_loss();
-      if (d_scales != nullptr) *d_scales = gradient.segment(slice.offset, slice.size());
-      return mean;
-    };
-
-    double best = 1, least = INFINITY;
-    for (double c = 1; c < 2.05; c += 0.1) {
-      scales.setConstant(static_cast<float>(c));
-      step = 0;   // the same windows for every c
+    // Mean loss with these factors: over the same windows for the whole grid, then a step's own.
+    const auto loss = [&](heed::List<float> c, float* d_scales) {
+      scales = Eigen::Map<const Vector>(c.data, c.size);
       double sum = 0;
-      for (int i = 0; i < 4; ++i) sum += loss(nullptr);
-      if (sum < least) {
-        least = sum;
-        best = c;
+      const Index batches = d_scales == nullptr ? 4 : 1;
+      for (Index i = 0; i < batches; ++i) {
+        const Index number = d_scales == nullptr ? i : step++;
+        sum += trainer.run(windows(number), d_scales ? &gradient : nullptr).mean_loss();
       }
+      if (d_scales != nullptr) {
+        Eigen::Map<Vector>(d_scales, c.size) = gradient.segment(slice.offset, slice.size());
+      }
+      return sum / static_cast<double>(batches);
+    };
+    heed::FitOptions options;
+    options.rate = 0.05;
+    if (o_.size == Size::tiny) options.steps = 40;
+    if (!o_.run.quiet) {
+      options.progress = [](const heed::FitProgress& at) {
+        std::fprintf(stderr, "\rfit: %s %ld/%ld, loss %.4f   ", at.grid ? "grid" : "step",
+                     long(at.step), long(at.steps), at.loss);
+      };
     }
-    scales.setConstant(static_cast<float>(best));
-    char name[64];
-    std::snprintf(name, sizeof name, "nope, c = %.1f", best);
-    measure(name, Pe::nope, trainer);
+    const heed::HeadScaleFit fitted = heed::fit_head_scales(slice.size(), loss, options);
+    if (!o_.run.quiet) std::fprintf(stderr, "\r%79s\r", "");
 
-    Layout one;
-    one.add("scales", 1, slice.size());
-    Schedule schedule{.peak = 0.05, .warm_up = 20, .steps = o_.size == Size::tiny ? 40 : 200,
-                      .decay = 0, .beta2 = 0.95, .clip = 1};
-    AdamW optimiser(one);
-    Vector c = scales, d_scales;
-    for (Index i = 0; i < schedule.steps; ++i) {
-      loss(&d_scales);
-      optimiser.step(schedule, one, i, d_scales, c);
-      c = c.cwiseMax(1.0f);
-      scales = c;
-    }
+    scales.setConstant(fitted.uniform);
+    measure(formatted("nope, c = %.1f", double{fitted.uniform}), Pe::nope, trainer);
+    scales = Eigen::Map<const Vector>(fitted.scales.data(), slice.size());
     measure("nope, c per head", Pe::nope, trainer);
     std::printf("  fitted on %ld bytes; c of layer, head:", long(n));
     for (Index i = 0; i < slice.rows; ++i) {
-      for (Index h = 0; h < slice.cols; ++h) std::printf(" %.2f", double{c(i * slice.cols + h)});
+      for (Index h = 0; h < slice.cols; ++h) {
+        std::printf(" %.2f", double{scales(i * slice.cols + h)});
+      }
       std::printf(i + 1 < slice.rows ? " |" : "\n");
     }
     scales.setOnes();

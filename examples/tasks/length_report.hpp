@@ -70,7 +70,10 @@ inline std::string as_svg(const std::vector<Index>& lengths, const std::vector<L
   svg.text(kLeft, 30, "start", "Longer than in training", 19, true, "#14181d");
   svg.text(kLeft, 50, "start", formatted("trained on %ld bytes, the last bytes of each window "
                                          "are scored", long(trained)));
-  const auto span = std::log2(static_cast<double>(lengths.back()) / static_cast<double>(lengths[0]));
+  const auto doublings = [&](std::size_t i) {
+    return std::log2(static_cast<double>(lengths[i]) / static_cast<double>(lengths[0]));
+  };
+  const double span = std::max(doublings(lengths.size() - 1), 1e-9);
   for (int panel = 0; panel < 2; ++panel) {
     double low = INFINITY, high = -INFINITY, first = INFINITY;
     const auto value = [&](const Reading& r) { return panel == 0 ? r.perplexity : r.entropy; };
@@ -87,11 +90,10 @@ inline std::string as_svg(const std::vector<Index>& lengths, const std::vector<L
     low -= margin;
     high += margin;
     const double left = kLeft + panel * (kWide + kGap);
-    const auto x = [&](std::size_t i) {
-      const auto ratio = static_cast<double>(lengths[i]) / static_cast<double>(lengths[0]);
-      return left + (span > 0 ? kWide * std::log2(ratio) / span : 0);
+    const auto x = [&](std::size_t i) { return left + kWide * doublings(i) / span; };
+    const auto y = [&](double v) {
+      return kTop + kTall * (high - std::min(v, high)) / (high - low);
     };
-    const auto y = [&](double v) { return kTop + kTall * (high - std::min(v, high)) / (high - low); };
     for (int tick = 0; tick <= 5; ++tick) {
       const double v = low + (high - low) * tick / 5;
       svg.line(left, y(v), left + kWide, y(v), "#e3e6ea");
@@ -111,7 +113,10 @@ inline std::string as_svg(const std::vector<Index>& lengths, const std::vector<L
       for (std::size_t i = 0; i < lengths.size(); ++i) {
         if (std::isnan(line.readings[i].perplexity)) break;
         const double here = value(line.readings[i]);
-        if (i > 0) svg.line(x(i - 1), y(value(line.readings[i - 1])), x(i), y(here), colour, 2, fitted);
+        if (i > 0) {
+          const double before = value(line.readings[i - 1]);
+          svg.line(x(i - 1), y(before), x(i), y(here), colour, 2, fitted);
+        }
         if (here <= high) svg.circle(x(i), y(here), 3.5, colour);
       }
       if (panel == 1) {

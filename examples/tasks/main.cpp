@@ -109,7 +109,8 @@ int compare(const std::vector<Plan>& plans, const Options& o) {
         for (std::size_t i = 0; i < run.sets.size(); ++i) {
           std::printf(" %s %.2f %%", run.sets[i].c_str(), run.error(i));
         }
-        std::printf("  (loss %.3f > %.5f, %.0f CPU s)\n", run.first_loss, run.last_loss, run.seconds);
+        std::printf("  (loss %.3f > %.5f, %.0f CPU s)\n", run.first_loss, run.last_loss,
+                    run.seconds);
         std::fflush(stdout);
       }
     }

@@ -86,10 +86,11 @@ std::vector<std::string> token_names(const std::string& problem) {
 std::string map_as_text(Trainer& trainer, const Sample& sample,
                         const std::vector<std::string>& names) {
   const Index asked = asked_of(sample);
-  std::string out = words("query %ld, \"%s\": the three keys with most weight, and what was counted "
-                          "from there to the query\n\n| layer, head | key: weight, position |\n"
-                          "|---|---|\n",
-                          long(asked), names[std::size_t(sample.tokens[std::size_t(asked)])].c_str());
+  const std::string& name = names[std::size_t(sample.tokens[std::size_t(asked)])];
+  std::string out = words("query %ld, \"%s\": the three keys with most weight, and what was "
+                          "counted from there to the query\n\n| layer, head | key: weight, "
+                          "position |\n|---|---|\n",
+                          long(asked), name.c_str());
   for (const Head& head : heads_of(trainer, sample)) {
     out += words("| %ld, %ld |", long(head.layer), long(head.head));
     Eigen::RowVectorXf row = head.weights.row(asked);

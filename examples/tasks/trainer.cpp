@@ -179,8 +179,9 @@ Score Trainer::test(const Set& set) {
 
 // ------------------------------------------------------------------------------- the kept state
 std::filesystem::path Trainer::file() const {
+  const std::string seed = std::to_string(seed_);
   return std::filesystem::path(options_.keep) /
-         (plan_.problem + "-" + name_of(model_.shape().pe) + "-" + std::to_string(seed_) + ".state");
+         (plan_.problem + "-" + name_of(model_.shape().pe) + "-" + seed + ".state");
 }
 
 // What must be the same for a state to be taken up.

@@ -9,6 +9,7 @@
 //   decoding with a cache    cache/cache.hpp, cache/decode.hpp; evictions: cache/eviction.hpp
 //   tensors it takes         core/view.hpp (tensors, bthd, split_heads)
 //   threads                  core/parallel.hpp
+// Beside it: testing.hpp checks the gradients of one's own policies, fit.hpp fits head scales.
 //
 // Includes Eigen/Core only; Eigen's Tensor and ThreadPoolDevice are recognised by their shape.
 

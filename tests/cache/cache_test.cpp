@@ -149,7 +149,8 @@ TEST(Counters, SeenHeldAndRoomAreThreeNumbers) {
 TEST(Budget, HoldsHoweverTheCacheIsFilled) {
   const World& w = world();
   std::vector<std::string> states;
-  for (const std::vector<Index>& cuts : {std::vector<Index>{60}, {1, 59}, {20, 20, 20}, {7, 30, 23}}) {
+  for (const std::vector<Index>& cuts :
+       {std::vector<Index>{60}, {1, 59}, {20, 20, 20}, {7, 30, 23}}) {
     heed::Cache cache{options(9), heed::Oldest{.sinks = 2}};
     const Index bytes = cache.bytes();
     Index at = 0;
@@ -171,9 +172,10 @@ TEST(Budget, AShareOfThePromptIsFixedByIt) {
   o.budget_share = 0.25;
   heed::Cache cache{o, heed::Tova{}};
   EXPECT_EQ(cache.budget(), -1);
-  EXPECT_EQ(refusal([&] { decode_piece(w, piece(w, 0, 1), cache, causal); }),
-            "heed::decode: the budget is a share of a prompt, and entry 0 has had no prompt; expected "
-            "prefill first");
+  EXPECT_EQ(
+      refusal([&] { decode_piece(w, piece(w, 0, 1), cache, causal); }),
+      "heed::decode: the budget is a share of a prompt, and entry 0 has had no prompt; expected "
+      "prefill first");
   const std::vector<Index> lengths{40, 21};
   prefill_piece(w, piece(w, 0, 40), cache, Prefill::one_shot, causal,
                 heed::Lengths{.q = lengths, .kv = lengths});
@@ -239,9 +241,10 @@ TEST(Truncate, EqualsNeverHavingComeAndIsRefusedOnceTokensWent) {
   heed::Cache cache{options(8), heed::Oldest{}};
   decode_piece(w, piece(w, 0, 9), cache, causal);
   const std::string full = state_of(cache);
-  EXPECT_EQ(refusal([&] { cache.truncate(0, 7); }),
-            "heed::Cache::truncate: position is 7, and tokens went to make room up to 9; expected at "
-            "least 9, or reset");
+  EXPECT_EQ(
+      refusal([&] { cache.truncate(0, 7); }),
+      "heed::Cache::truncate: position is 7, and tokens went to make room up to 9; expected at "
+      "least 9, or reset");
   EXPECT_EQ(state_of(cache), full);
   heed::Cache counting{options(8), heed::HeavyHitters{}};
   decode_piece(w, piece(w, 0, 3), counting, causal);

@@ -84,10 +84,12 @@ TEST(Law5, AStepIsARowOfPrefillUnderEveryPolicy) {
       scales[size(h)] = 1 + 0.1f * float(h % 5);
       sinks[size(h)] = 0.3f * float(h % 3) - 0.2f;
     }
-    const heed::Rope rope{.theta = 100, .pairing = heed::Pairing::neighbours, .width = e.dim / 2 * 2};
+    const heed::Rope rope{
+        .theta = 100, .pairing = heed::Pairing::neighbours, .width = e.dim / 2 * 2};
     expect_law_5(w, "causal", causal);
     expect_law_5(w, "window", causal & (heed::Window{20} | heed::Sinks{3}));
-    expect_law_5(w, "where", causal, heed::where([](Index q, Index k) { return (q - k) % 3 == 0; }));
+    expect_law_5(w, "where", causal,
+                 heed::where([](Index q, Index k) { return (q - k) % 3 == 0; }));
     expect_law_5(w, "rope", causal, rope);
     expect_law_5(w, "alibi", causal, heed::Alibi{});
     expect_law_5(w, "head scale", causal, heed::HeadScale{scales});
@@ -192,18 +194,20 @@ TEST(R66, AChunkAfterEvictionSeesWhatIsLeftByPosition) {
       c.v(0, 0, j, d) = double(w.data.v[size(positions[size(j)] * 4 + d)]);
     }
     for (Index h = 0; h < 2; ++h) {
-      for (Index i = 0; i < 3; ++i) c.q(0, h, i, d) = double(w.data.q[size((h * 12 + 9 + i) * 4 + d)]);
+      for (Index i = 0; i < 3; ++i)
+        c.q(0, h, i, d) = double(w.data.q[size((h * 12 + 9 + i) * 4 + d)]);
     }
   }
   c.q_position = {{9, 10, 11}};
   c.k_position = {positions};
-  c.masks.push_back([](const oracle::Query& q, const oracle::Key& k) { return k.position <= q.position; });
+  c.masks.push_back(
+      [](const oracle::Query& q, const oracle::Key& k) { return k.position <= q.position; });
   c.scores.push_back(oracle::Alibi{oracle::alibi_slopes(2)});
   const Verdict verdict = judge(found, c);
   EXPECT_TRUE(verdict.passed()) << verdict.where;
 }
 
-// R26: one ragged call is each entry's own run, bit for bit. R78: what stands in padding is not read.
+// R26: one ragged call is each entry's own run, bit for bit. R78: padding is never read.
 TEST(R26, ARaggedBatchIsEveryEntryAlone) {
   for (const Prefill how : {Prefill::one_shot, Prefill::stepwise}) {
     World w = cache_world({3, 4, 2, 30, 30, 8, 6}, 26);
@@ -291,7 +295,8 @@ TEST(R05, UnusedSlotsAreNeverRead) {
       using Access = heed::detail::CacheAccess;
       const Index floats = 129 * (Access::stride(cache, heed::Source::key) +
                                   Access::stride(cache, heed::Source::value));
-      std::memset(Access::stream(cache, heed::Source::key, 0, g), byte, size(floats) * sizeof(float));
+      std::memset(Access::stream(cache, heed::Source::key, 0, g), byte,
+                  size(floats) * sizeof(float));
     }
     return decode_piece(w, piece(w, 0, 32), cache, causal, heed::Alibi{});
   };
@@ -322,7 +327,8 @@ TEST(R24, InCachePositionsDoNotDrift) {
     std::copy_n(&w.data.k[at * 8], 8, &flat.data.k[j * 8]);
     std::copy_n(&w.data.v[at * 4], 4, &flat.data.v[j * 4]);
   }
-  for (std::size_t h = 0; h < 2; ++h) std::copy_n(&w.data.q[(h * 260 + 259) * 8], 8, &flat.data.q[h * 8]);
+  for (std::size_t h = 0; h < 2; ++h)
+    std::copy_n(&w.data.q[(h * 260 + 259) * 8], 8, &flat.data.q[h * 8]);
   EXPECT_TRUE(close(found, run(flat, {0, 1, 0, 1, 33}, heed::pack(causal, rope))));
 }
 
@@ -338,14 +344,17 @@ TEST(C17, CopeAfterAWindowCountsAsIfTheRestHadNeverBeen) {
   o.budget = 20;
   heed::Cache window{o, heed::Oldest{}};
   const Outputs found = one_by_one(w, 90, window, causal, heed::Cope{table});
-  const Outputs masked = run(w, w.whole(), heed::pack(causal & heed::Window{21}, heed::Cope{table}));
+  const Outputs masked =
+      run(w, w.whole(), heed::pack(causal & heed::Window{21}, heed::Cope{table}));
   EXPECT_TRUE(close(found, masked, 1e-4f));
-  EXPECT_TRUE(differs(masked.out, run(w, w.whole(), heed::pack(causal & heed::Window{21})).out, 0.05));
+  EXPECT_TRUE(
+      differs(masked.out, run(w, w.whole(), heed::pack(causal & heed::Window{21})).out, 0.05));
 }
 
 // CoPE's separate gate keys are a third stream, evicted with the rest.
 TEST(GateKeys, AreStoredBesideTheKeys) {
-  const World w = cache_world({1, 4, 2, 80, 80, 8, 8}, 31), gates = cache_world({1, 4, 2, 80, 80, 8, 8}, 32);
+  const World w = cache_world({1, 4, 2, 80, 80, 8, 8}, 31),
+              gates = cache_world({1, 4, 2, 80, 80, 8, 8}, 32);
   const Matrix table = Matrix::Random(9, 8);
   const heed::Rope rope{.pairing = heed::Pairing::halves};
   heed::CacheOptions o = options_of(w, 0);
@@ -358,8 +367,8 @@ TEST(GateKeys, AreStoredBesideTheKeys) {
     };
     const Outputs first = prefill_piece(w, piece(w, 0, 26), cache, how, causal, rope, cope(0, 26));
     const auto mask = causal & heed::Window{26};
-    const Outputs all = run(w, w.whole(),
-                            heed::pack(mask, rope, heed::Cope{table}.gate_keys(gates.k(gates.whole()))));
+    const Outputs all = run(
+        w, w.whole(), heed::pack(mask, rope, heed::Cope{table}.gate_keys(gates.k(gates.whole()))));
     for (Index t = 0; t < 26; ++t) {
       ASSERT_TRUE(close(row_of(w, first, 26, t), row_of(w, all, 80, t), 1e-4f)) << t;
     }
@@ -382,13 +391,17 @@ TEST(Threads, AnyNumberGivesTheSameBits) {
       const Piece first = piece(w, 0, n), rest = piece(w, n, 40);
       prefill_piece(w, first, cache, Prefill::one_shot, causal & heed::Window{n}, heed::Alibi{});
       const Outputs out = with_outputs(w, rest, [&](const heed::Into& into) {
-        heed::decode(workers, into, rest.q, rest.k, rest.v, cache, causal, heed::Alibi{});
+        if (threads < 0) {
+          heed::decode(into, rest.q, rest.k, rest.v, cache, causal, heed::Alibi{});
+        } else {
+          heed::decode(workers, into, rest.q, rest.k, rest.v, cache, causal, heed::Alibi{});
+        }
       });
       return std::pair{out, state_of(cache)};
     };
     const auto test = [&](auto eviction) {
-      const auto serial = outputs(1, eviction);
-      for (const Index threads : {0, 2, 3, 8}) {
+      const auto serial = outputs(-1, eviction);   // without an executor
+      for (const Index threads : {0, 1, 2, 3, 8}) {
         const auto other = outputs(threads, eviction);
         ASSERT_TRUE(same_bits(serial.first, other.first)) << threads;
         ASSERT_TRUE(serial.second == other.second) << threads;

@@ -25,7 +25,8 @@ heed::Cache<E> cache_of(const World& w, Index budget, E eviction, Scope scope = 
 TEST(R70, APromptBeyondTheBudgetKeepsTheSameSetHoweverItIsCut) {
   const World w = cache_world({1, 2, 1, 10, 10, 4, 4}, 70);
   std::string first;
-  for (const std::vector<Index>& cuts : {std::vector<Index>{10}, {4, 6}, {5, 5}, {1, 2, 3, 4}, {9, 1}}) {
+  for (const std::vector<Index>& cuts :
+       {std::vector<Index>{10}, {4, 6}, {5, 5}, {1, 2, 3, 4}, {9, 1}}) {
     for (const Prefill how : {Prefill::stepwise, Prefill::one_shot}) {
       auto cache = cache_of(w, 4, heed::Oldest{.sinks = 1});
       Index at = 0;
@@ -105,8 +106,8 @@ TEST(OneShot, KeepsWhatTheWeightsSay) {
     for (Index b = 0; b < 2; ++b) {
       for (Index g = 0; g < 2; ++g) {
         std::vector<double> last(size(n)), sums(size(n));
-        for (Index h = scope == Scope::layer ? 0 : g * 3; h < (scope == Scope::layer ? 6 : g * 3 + 3);
-             ++h) {
+        for (Index h = scope == Scope::layer ? 0 : g * 3;
+             h < (scope == Scope::layer ? 6 : g * 3 + 3); ++h) {
           for (Index j = 0; j < n; ++j) {
             last[size(j)] += weight(b, h, n - 1, j);
             for (Index i = 0; i < n; ++i) sums[size(j)] += weight(b, h, i, j);
@@ -117,7 +118,8 @@ TEST(OneShot, KeepsWhatTheWeightsSay) {
         const auto& slots = heavy.slots(b, g);
         auto& bank = heed::detail::CacheAccess::bank(heavy, b, g);
         for (Index rank = 0; rank < budget; ++rank) {
-          EXPECT_NEAR(*bank.eviction.memory(slots.slot(rank)), sums[size(slots.position(rank))], 1e-4);
+          EXPECT_NEAR(*bank.eviction.memory(slots.slot(rank)), sums[size(slots.position(rank))],
+                      1e-4);
         }
       }
     }

@@ -80,7 +80,8 @@ TEST(View, TablesAreSharedOrPerHead) {
 TEST(View, ListsComeFromWhateverHasDataAndSize) {
   const std::vector<Index> v{1, 2, 3};
   const std::array<Index, 2> a{4, 5};
-  const Eigen::Matrix<Index, Eigen::Dynamic, 1> e = Eigen::Matrix<Index, Eigen::Dynamic, 1>::Constant(4, 6);
+  const Eigen::Matrix<Index, Eigen::Dynamic, 1> e =
+      Eigen::Matrix<Index, Eigen::Dynamic, 1>::Constant(4, 6);
   EXPECT_EQ(heed::List<Index>(v).size, 3);
   EXPECT_EQ(heed::List<Index>(a)[1], 5);
   EXPECT_EQ(heed::List<Index>(e)[3], 6);

@@ -70,7 +70,8 @@ TEST(EigenParallel, R59ACallFromInsideThePoolFinishes) {
     const int calls = 3 * threads;
     std::vector<std::promise<bool>> done(static_cast<std::size_t>(calls));
     for (auto& promise : done) {
-      pool.Schedule([&] { promise.set_value(same(serial, heed::attend(device, q, k, v, heed::causal))); });
+      pool.Schedule(
+          [&] { promise.set_value(same(serial, heed::attend(device, q, k, v, heed::causal))); });
     }
     for (auto& promise : done) {
       auto result = promise.get_future();

@@ -55,7 +55,8 @@ TEST(Parallel, R61AnyNumberOfThreadsGivesTheSameBits) {
     table.make(random, 1, 20, e.dim, 0.5);
     const auto policy = heed::pack(heed::causal, heed::Alibi{}, heed::Cope{table.view()});
     const Outputs serial = run(w, w.whole(), policy);
-    for (const float x : serial.out) hash = (hash ^ std::bit_cast<std::uint32_t>(x)) * 1099511628211u;
+    for (const float x : serial.out)
+      hash = (hash ^ std::bit_cast<std::uint32_t>(x)) * 1099511628211u;
     for (const Index threads : {1, 2, 3, 4, 7, 8, 16}) {
       for (Index repeat = 0; repeat < repeats; ++repeat) {
         ASSERT_TRUE(same_bits(serial, run(w, w.whole(), policy, {threads}))) << threads;

@@ -129,12 +129,16 @@ void expect_empty_row_is_absent(const Policy& policy) {
   EXPECT_TRUE(same_bits(zero.k, without.k));
   EXPECT_TRUE(same_bits(zero.v, without.v));
   EXPECT_EQ(zero.q[0], without.q[0]);
-  EXPECT_TRUE(same_bits({zero.q.begin() + 4, zero.q.end()}, {without.q.begin() + 2, without.q.end()}));
+  EXPECT_TRUE(
+      same_bits({zero.q.begin() + 4, zero.q.end()}, {without.q.begin() + 2, without.q.end()}));
 }
 TEST(GradientRows, R02EmptyRowIsAbsent) {
   const std::vector<float> table{0.5f, -0.5f, 1, 0, -1, 0.5f};
   expect_empty_row_is_absent(heed::SoftCap{3});
   expect_empty_row_is_absent(cope_of(table, 2, true));
+  expect_empty_row_is_absent(cope_of(table, 2).value_gates());
+  const std::vector<float> gate_keys{1, -1, 0.5f, 2, -1, 0.3f, 0.2f, 1};
+  expect_empty_row_is_absent(cope_of(table, 2).gate_keys({gate_keys.data(), {1, 1, 4, 2}}));
   expect_empty_row_is_absent(heed::Relative{heed::TableView(table.data(), 1, 3, 2)});
 }
 // Queries that outnumber the keys: the first rows see nothing at all (R14).
@@ -153,7 +157,8 @@ oracle::Case plain_case(const World& w) {
 TEST(GradientRows, R29AsManyKvHeadsAsTimeSteps) {
   const World w({1, 4, 2, 2, 2, 5, 5}, Filling::normal, 10);
   Random random(11);
-  const Verdict v = judge_gradients(w, plain_case(w), upstream(w.shape, random), heed::pack(causal));
+  const Verdict v =
+      judge_gradients(w, plain_case(w), upstream(w.shape, random), heed::pack(causal));
   EXPECT_TRUE(v.passed()) << v.where;
 }
 TEST(GradientRows, R30GroupedHeadsAddUp) {
@@ -355,8 +360,8 @@ TEST(GradientRelations, AShiftOfAllLogitsChangesNothing) {
   const World w({1, 1, 1, 70, 70, 6, 6}, Filling::normal, 28);
   const std::vector<float> dout = normal_upstream(w.shape, 29);
   const auto plain = felt(w, dout, heed::pack(causal));
-  const auto shifted = felt(w, dout, heed::pack(causal, heed::pointwise([](float x) { return x + 2; },
-                                                                        [](float) { return 1.f; })));
+  const auto shift = heed::pointwise([](float x) { return x + 2; }, [](float) { return 1.f; });
+  const auto shifted = felt(w, dout, heed::pack(causal, shift));
   for (std::size_t i = 0; i < plain.k.size(); ++i) ASSERT_NEAR(plain.k[i], shifted.k[i], 2e-5f);
 }
 TEST(GradientRelations, ACopyOfTheBatchDoublesWhatIsShared) {
@@ -380,6 +385,47 @@ TEST(GradientRelations, ACopyOfTheBatchDoublesWhatIsShared) {
   for (std::size_t i = 0; i < single.size(); ++i) {
     EXPECT_NEAR(2 * single[i], both[i], 1e-5f * (1 + std::abs(both[i])));
   }
+}
+
+// Law 7: rows that get no dout, whatever their queries and gates, change no bit of the others'
+// gradients, nor of what is shared. Small gates move slowly through the table, large ones fast.
+TEST(GradientRelations, RowsDoNotTouchEachOther) {
+  const World clean({1, 2, 1, 130, 130, 6, 6}, Filling::normal, 38);
+  Random random(39);
+  const std::vector<float> table = normals(random, 40 * 6, 0.5);
+  std::vector<float> dout = normal_upstream(clean.shape, 40);
+  std::vector<char> silent(260);
+  for (std::size_t row = 0; row < silent.size(); ++row) {
+    silent[row] = random.chance(0.6);
+    if (silent[row]) std::fill_n(dout.begin() + std::ptrdiff_t(row * 6), 6, 0.f);
+  }
+  const heed::TableView view(table.data(), 1, 40, 6);
+  const auto check = [&](const auto& pack) {
+    const auto before = felt(clean, dout, pack);
+    for (const double by : {0.0, 0.5, 4.0, 30.0}) {
+      World w = clean;
+      for (std::size_t row = 0; row < silent.size(); ++row) {
+        for (std::size_t d = 0; silent[row] && d < 6; ++d) {
+          w.data.q[row * 6 + d] = static_cast<float>(by * random.normal() - by);
+        }
+      }
+      const auto after = felt(w, dout, pack);
+      for (std::size_t row = 0; row < silent.size(); ++row) {
+        const auto at = std::ptrdiff_t(row * 6);
+        if (silent[row]) continue;
+        ASSERT_TRUE(same_bits({before.q.begin() + at, before.q.begin() + at + 6},
+                              {after.q.begin() + at, after.q.begin() + at + 6})) << row;
+      }
+      for (std::size_t i = 0; i < before.k.size(); ++i) ASSERT_EQ(before.k[i], after.k[i]) << by;
+      for (std::size_t i = 0; i < before.v.size(); ++i) ASSERT_EQ(before.v[i], after.v[i]) << by;
+      const auto a = numbers(before.parameters.template at<1>());
+      const auto b = numbers(after.parameters.template at<1>());
+      for (std::size_t i = 0; i < a.size(); ++i) ASSERT_EQ(a[i], b[i]) << by;
+    }
+  };
+  check(heed::pack(causal, heed::Cope{view}));
+  check(heed::pack(causal, heed::Cope{view}.value_gates()));
+  check(heed::pack(causal, heed::Relative{view}));
 }
 
 // Factors that are not folded, in real packs.

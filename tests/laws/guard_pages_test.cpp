@@ -74,7 +74,8 @@ void expect_within(const Extents& e, bool at_end, const Policies&... policies) {
 
 TEST(GuardPages, R38EveryDimStaysInside) {
   for (const bool at_end : {true, false}) {
-    for (Index dim = 1; dim <= 65; ++dim) expect_within({1, 2, 1, 3, 5, dim, dim}, at_end, heed::causal);
+    for (Index dim = 1; dim <= 65; ++dim)
+      expect_within({1, 2, 1, 3, 5, dim, dim}, at_end, heed::causal);
   }
 }
 TEST(GuardPages, R38EveryNumberOfKeysStaysInside) {
@@ -97,7 +98,8 @@ TEST(GuardPages, R38TablesStayInside) {
         const GuardedFloats table(normals(r, rows * dim, 1), at_end);
         const heed::TableView view(table.as<float>(), 1, rows, dim);
         expect_within({1, 2, 1, 9, 70, dim, dim}, at_end, heed::causal, heed::Cope{view});
-        expect_within({1, 2, 1, 9, 70, dim, dim}, at_end, heed::causal, heed::Relative{.table = view});
+        expect_within({1, 2, 1, 9, 70, dim, dim}, at_end, heed::causal,
+                      heed::Relative{.table = view});
       }
     }
   }

@@ -208,7 +208,8 @@ std::string refusal(const std::function<void()>& call) {
 TEST(Layout, HeadsThatDoNotDivideAreNamed) {
   const World w({1, 8, 3, 2, 2, 4, 4}, Filling::normal, 1);
   const std::string text = refusal([&] { attended(w, heed::causal); });
-  EXPECT_NE(text.find("heed::attend: k has 3 heads; expected a divisor of q's 8"), text.npos) << text;
+  EXPECT_NE(text.find("heed::attend: k has 3 heads; expected a divisor of q's 8"), text.npos)
+      << text;
 }
 TEST(Layout, R65OutputOverAnInputIsRefusedAndNothingIsWritten) {
   World w({1, 2, 2, 3, 3, 4, 4}, Filling::normal, 1);

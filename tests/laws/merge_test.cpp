@@ -26,7 +26,8 @@ struct Join {
   const World& world;
   Index rows() const { return world.shape.batch * world.shape.heads * world.shape.q_len; }
 
-  heed::View<const float> range(const std::vector<float>& x, Index dim, Index from, Index to) const {
+  heed::View<const float> range(const std::vector<float>& x, Index dim, Index from,
+                                Index to) const {
     const Extents& e = world.shape;
     return {x.data() + from * dim, {e.batch, e.kv_heads, to - from, dim},
             {e.kv_heads * e.kv_len * dim, e.kv_len * dim, dim}};
@@ -49,7 +50,8 @@ struct Join {
       into.entropy = {piece.entropy.data(), {e.batch, e.heads, e.q_len}};
       if (walking) into.carry = {next.data(), {e.batch, e.heads, e.q_len, 2}};
       const Index from = cuts[i], to = cuts[i + 1];
-      const heed::Resume resume{heed::View<const float>(carry.data(), {e.batch, e.heads, e.q_len, 2})};
+      const heed::Resume resume{
+          heed::View<const float>(carry.data(), {e.batch, e.heads, e.q_len, 2})};
       heed::attend(into, world.q(world.whole()), range(world.data.k, e.dim, from, to),
                    range(world.data.v, e.v_dim, from, to), policies(from, to, resume));
       carry.swap(next);
@@ -162,7 +164,8 @@ TEST(Merge, R47SinkStandsInExactlyOneRange) {
                         heed::SinkLogits{from == to ? sunk.logits : none});
     });
     const Verdict verdict = judge(merged, described.describe(world));
-    ASSERT_TRUE(verdict.passed()) << ranges << " ranges: " << verdict.ratio << ": " << verdict.where;
+    ASSERT_TRUE(verdict.passed()) << ranges << " ranges: " << verdict.ratio << ": "
+                                  << verdict.where;
   }
 }
 

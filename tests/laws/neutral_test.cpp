@@ -26,8 +26,8 @@ TEST(Neutral, CopeWithAZeroTableIsPlainAttention) {
   }
 }
 TEST(Neutral, ScaleOfOneOverTheRootIsTheDefault) {
-  EXPECT_TRUE(same_bits(
-      plain(), attended(world(), heed::causal, heed::Scale{static_cast<float>(1 / std::sqrt(8.0))})));
+  EXPECT_TRUE(same_bits(plain(), attended(world(), heed::causal,
+                                          heed::Scale{static_cast<float>(1 / std::sqrt(8.0))})));
 }
 TEST(Neutral, HeadScaleOfOneIsPlainAttention) {
   const std::vector<float> ones(4, 1.f);

@@ -40,7 +40,8 @@ TEST(Numbers, R49LogitsBeyond16BitsAreRight) {
   std::fill(w.data.q.begin(), w.data.q.end(), 32.f);
   std::fill(w.data.k.begin(), w.data.k.end(), 32.f);
   const Outputs o = attended(w, heed::causal);
-  EXPECT_NEAR(o.lse[0], 131072 / std::sqrt(128.0) + std::log(2), 0.02);   // 20 units in the last place
+  EXPECT_NEAR(o.lse[0], 131072 / std::sqrt(128.0) + std::log(2),
+              0.02);  // 20 units in the last place
 }
 
 // What one query gives the oldest key as a position: gates[j] of key j, newest last. The logits
@@ -154,7 +155,8 @@ TEST(Numbers, R52NaNAndHugeLogitsNeverBecomeAnIndex) {
         World w({1, 1, 1, 100, 100, 2, 3}, Filling::normal, 5);
         w.data.k[size(at * 2)] = poison;
         w.data.k[size(at * 2 + 1)] = 0;
-        const Outputs o = attended(w, heed::causal, heed::Cope{heed::TableView(table.data(), 1, rows, 2)});
+        const Outputs o =
+            attended(w, heed::causal, heed::Cope{heed::TableView(table.data(), 1, rows, 2)});
         for (Index i = 0; i < 100; ++i) {
           const bool sees = i >= at;
           if (std::isnan(poison)) {

@@ -50,8 +50,9 @@ TEST(Order, MasksAndScoresCommute) {
                         attended(world(), heed::SoftCap{1}, heed::causal)));
 }
 TEST(Order, LeadingFactorsCommute) {
-  EXPECT_TRUE(same_bits(attended(world(), heed::causal, heed::LogScale{.floor = 10}, tools().sharp()),
-                        attended(world(), heed::causal, tools().sharp(), heed::LogScale{.floor = 10})));
+  EXPECT_TRUE(
+      same_bits(attended(world(), heed::causal, heed::LogScale{.floor = 10}, tools().sharp()),
+                attended(world(), heed::causal, tools().sharp(), heed::LogScale{.floor = 10})));
 }
 TEST(Order, ScaleStandsAnywhere) {
   EXPECT_TRUE(same_bits(attended(world(), heed::causal, heed::Scale{0.4f}, heed::SoftCap{1}),
@@ -77,7 +78,8 @@ TEST(Order, BiasBeforeCopeChangesTheCounting) {
 }
 TEST(Order, SoftCapAndFactorsDoNotCommute) {
   EXPECT_TRUE(differs(attended(world(), heed::causal, heed::SoftCap{1}, tools().sharp()).out,
-                      attended(world(), heed::causal, tools().sharp(), heed::SoftCap{1}).out, 1e-3));
+                      attended(world(), heed::causal, tools().sharp(), heed::SoftCap{1}).out,
+                      1e-3));
 }
 
 // Relations between calls.
@@ -123,7 +125,8 @@ TEST(Order, RopeReadsDistancesOnly) {
   for (Index j = 0; j < 90; ++j) k.push_back(j), k_far.push_back(1000 + j);
   const heed::Rope rope{.pairing = heed::Pairing::halves};
   const Outputs near = attended(world(), heed::causal, heed::Positions{.q = q, .k = k}, rope);
-  const Outputs far = attended(world(), heed::causal, heed::Positions{.q = q_far, .k = k_far}, rope);
+  const Outputs far =
+      attended(world(), heed::causal, heed::Positions{.q = q_far, .k = k_far}, rope);
   EXPECT_TRUE(nearly(near, far));
   EXPECT_TRUE(differs(near.out, attended(world(), heed::causal).out, 1e-2));
 }

@@ -118,7 +118,8 @@ TEST(Positions, R22RotationAnglesAreThoseOfDouble) {
             static_cast<double>(positions[i]) *
             std::pow(static_cast<double>(theta), -2.0 * static_cast<double>(n) / kDim);
         worst = std::max(worst, std::abs(static_cast<double>(x[size(2 * n)]) - std::cos(angle)));
-        worst = std::max(worst, std::abs(static_cast<double>(x[size(2 * n + 1)]) - std::sin(angle)));
+        worst =
+            std::max(worst, std::abs(static_cast<double>(x[size(2 * n + 1)]) - std::sin(angle)));
       }
     }
     std::printf("rotation, worst error of a cosine or sine: %.3g\n", worst);
@@ -223,7 +224,8 @@ TEST(Positions, R26LeftPaddedEntriesEqualTheirOwnRuns) {
     for (Index t = 0; t < n; ++t) {
       for (Index d = 0; d < 4; ++d) {
         for (Index h = 0; h < 2; ++h) {
-          own.data.q[size((h * n + t) * 4 + d)] = w.data.q[size(((b * 2 + h) * 5 + pad + t) * 4 + d)];
+          own.data.q[size((h * n + t) * 4 + d)] =
+              w.data.q[size(((b * 2 + h) * 5 + pad + t) * 4 + d)];
         }
         own.data.k[size(t * 4 + d)] = w.data.k[size((b * 5 + pad + t) * 4 + d)];
         own.data.v[size(t * 4 + d)] = w.data.v[size((b * 5 + pad + t) * 4 + d)];

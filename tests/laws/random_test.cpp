@@ -12,10 +12,29 @@
 namespace support {
 namespace {
 
-enum class MaskKind { none, causal, window_sinks, narrow, not_where, documents, dense, causal_dense };
+enum class MaskKind {
+  none,
+  causal,
+  window_sinks,
+  narrow,
+  not_where,
+  documents,
+  dense,
+  causal_dense
+};
 enum class PlacementKind { none, top_left, positions, lengths };
 enum class EncodingKind { none, halves, neighbours, both };
-enum class ScoreKind { alibi, relative, relative_capped, t5, bias, soft_cap, bent, uneven, head_scale };
+enum class ScoreKind {
+  alibi,
+  relative,
+  relative_capped,
+  t5,
+  bias,
+  soft_cap,
+  bent,
+  uneven,
+  head_scale
+};
 enum class CopeKind { none, a, b, a_next, b_next, keys, values };
 
 // Plain numbers, so that a case can be printed, shrunk and pasted.
@@ -57,16 +76,16 @@ std::string print(const Scenario& s) {
     for (const ScoreKind k : scores) text += "ScoreKind(" + std::to_string(int(k)) + "), ";
     return text;
   };
-  out << "  expect_agreement({.shape = {" << e.batch << ", " << e.heads << ", " << e.kv_heads << ", "
-      << e.q_len << ", " << e.kv_len << ", " << e.dim << ", " << e.v_dim << "},\n"
+  out << "  expect_agreement({.shape = {" << e.batch << ", " << e.heads << ", " << e.kv_heads
+      << ", " << e.q_len << ", " << e.kv_len << ", " << e.dim << ", " << e.v_dim << "},\n"
       << "                    .filling = Filling::" << name(s.filling) << ", .seed = " << s.seed
-      << "u,\n                    .mask = MaskKind(" << int(s.mask) << "), .placement = PlacementKind("
-      << int(s.placement) << "), .encoding = EncodingKind(" << int(s.encoding)
-      << "),\n                    .scale = " << s.scale << ", .head_scale = " << s.head_scale
-      << ", .log_scale = " << s.log_scale << ",\n                    .before = {" << list(s.before)
-      << "}, .after = {" << list(s.after) << "},\n                    .cope = CopeKind("
-      << int(s.cope) << "), .sinks = " << s.sinks << ", .layout = Layout::" << name(s.layout)
-      << ", .threads = " << s.threads << "});\n";
+      << "u,\n                    .mask = MaskKind(" << int(s.mask)
+      << "), .placement = PlacementKind(" << int(s.placement) << "), .encoding = EncodingKind("
+      << int(s.encoding) << "),\n                    .scale = " << s.scale
+      << ", .head_scale = " << s.head_scale << ", .log_scale = " << s.log_scale
+      << ",\n                    .before = {" << list(s.before) << "}, .after = {" << list(s.after)
+      << "},\n                    .cope = CopeKind(" << int(s.cope) << "), .sinks = " << s.sinks
+      << ", .layout = Layout::" << name(s.layout) << ", .threads = " << s.threads << "});\n";
   return out.str();
 }
 
@@ -274,9 +293,10 @@ Verdict check(const Scenario& s) {
     }
     if (bare && s.mask == MaskKind::causal) return attend(heed::causal);
     if (s.causal()) {
-      return s.sinks ? attend(sunk.policy(whole), e.causal, e.placement, e.encoding, e.factor,
-                              e.before, e.after, scale)
-                     : attend(e.causal, e.placement, e.encoding, e.factor, e.before, e.after, scale);
+      return s.sinks
+                 ? attend(sunk.policy(whole), e.causal, e.placement, e.encoding, e.factor, e.before,
+                          e.after, scale)
+                 : attend(e.causal, e.placement, e.encoding, e.factor, e.before, e.after, scale);
     }
     return s.sinks ? attend(sunk.policy(whole), e.mask, e.placement, e.encoding, e.factor, e.before,
                             e.after, scale)

@@ -77,7 +77,8 @@ std::set<heed::Visibility> expect_honest(const Mask& mask) {
       }
     }
     EXPECT_TRUE(answer != heed::Visibility::all || all) << "said all, but some pairs are hidden";
-    EXPECT_TRUE(answer != heed::Visibility::none || !any) << "said none, but some pairs are visible";
+    EXPECT_TRUE(answer != heed::Visibility::none || !any)
+        << "said none, but some pairs are visible";
     EXPECT_FALSE(Mask::causal && later) << "said causal, but a later key is visible";
     if (::testing::Test::HasFailure()) return answers;
   }
@@ -147,7 +148,8 @@ TEST(Visibility, DenseMaskIsHonest) {
       for (Index j = 0; j < kLength; ++j) {
         // Stretches of all, none and some.
         const Index part = (row / 100 + j / 100 + b) % 3;
-        keep[(b * 2 * kLength + row) * kLength + j] = part == 0 || (part == 1 && random.chance(0.5));
+        keep[(b * 2 * kLength + row) * kLength + j] =
+            part == 0 || (part == 1 && random.chance(0.5));
       }
     }
   }

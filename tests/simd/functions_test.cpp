@@ -93,7 +93,7 @@ TEST(Functions, Exp2IsWithinItsBound) {
         isa, &ForwardTable::exp2, 127, [](double x) { return std::exp2(x); },
         [](float x) { return x >= -125; });
     std::printf("exp2 on %s: %.3f ULP at %.9g\n", name(isa), w.ulp, static_cast<double>(w.at));
-    EXPECT_LE(w.ulp, 2);
+    EXPECT_LE(w.ulp, 2.5);
   }
 }
 TEST(Functions, SigmoidIsWithinItsBound) {
@@ -103,7 +103,7 @@ TEST(Functions, SigmoidIsWithinItsBound) {
         [](float x) { return x >= -86; });
     std::printf("sigmoid on %s: %.3f ULP at %.9g; below -86: %.3g\n", name(isa), w.ulp,
                 static_cast<double>(w.at), w.absolute);
-    EXPECT_LE(w.ulp, 2);
+    EXPECT_LE(w.ulp, 2.5);
     EXPECT_LE(w.absolute, 0x1p-124);
   }
 }

@@ -198,8 +198,8 @@ TEST_P(Primitives, AbsorbIsTheRunningSoftmax) {
       }
     }
     std::copy_n(tile.data(), kKeys * kRows, before.data());
-    simd.absorb(tile.data(), n, {max.data(), sum.data(), moment.data(), offset.data()}, alpha.data(),
-                heed::simd::kReachAll);
+    simd.absorb(tile.data(), n, {max.data(), sum.data(), moment.data(), offset.data()},
+                alpha.data(), heed::simd::kReachAll);
     for (Index lane = 0; lane < kRows; ++lane) {
       double m = -std::numeric_limits<double>::infinity(), l = 0, t = 0;
       for (const double x : seen[static_cast<std::size_t>(lane)]) m = std::max(m, x);
@@ -243,13 +243,14 @@ TEST_P(Primitives, WeightedSumAddsWhatIsInReach) {
           }
         }
         std::copy_n(out.data(), kRows * width, expected.data());
-        simd.weighted_sum(out.data(), width, tile.data(), values.rows.data(), n, alpha.data(), reach,
-                          first, last);
+        simd.weighted_sum(out.data(), width, tile.data(), values.rows.data(), n, alpha.data(),
+                          reach, first, last);
         for (Index lane = 0; lane < kRows; ++lane) {
           for (Index d = 0; d < width; ++d) {
             const float found = out[lane * width + d];
             if (lane < first || lane >= last) {
-              ASSERT_EQ(found, expected[lane * width + d]) << "lane " << lane << " is not asked for";
+              ASSERT_EQ(found, expected[lane * width + d])
+                  << "lane " << lane << " is not asked for";
               continue;
             }
             double exact = static_cast<double>(expected[lane * width + d] * alpha[lane]);
@@ -354,7 +355,8 @@ TEST_P(Primitives, BandPicksTheClampedDistance) {
 TEST_P(Primitives, WeighIsTheExponentialOfTheDifference) {
   for (Index n = 1; n <= 40; ++n) {
     std::vector<float> x;
-    for (Index i = 0; i < n; ++i) x.push_back(i % 5 == 4 ? -kInfinity : 0.3f * static_cast<float>(i) - 4);
+    for (Index i = 0; i < n; ++i)
+      x.push_back(i % 5 == 4 ? -kInfinity : 0.3f * static_cast<float>(i) - 4);
     std::vector<float> y = x, z = x;
     simd.weigh(y.data(), n, 1.5f);
     simd.weigh(z.data(), n, -kInfinity);

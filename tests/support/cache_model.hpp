@@ -93,7 +93,8 @@ class ModelEntry {
           for (Index d = 0; d < options_.dim; ++d) {
             logit += q[at(h * options_.dim + d)] * t.k[at(g * options_.dim + d)];
           }
-          logit = logit / std::sqrt(double(options_.dim)) - slope(h) * double(position - t.position);
+          logit =
+              logit / std::sqrt(double(options_.dim)) - slope(h) * double(position - t.position);
         }
         x.push_back(logit);
         top = std::max(top, logit);

@@ -5,7 +5,8 @@
 //
 //   err(kernel) <= 2 err(naive float32) + 4 eps max|V| (1 + L/8),  L = scale max sum |q k|
 //
-// for outputs (L with the products of q with tables, where a score has any); lse, entropy and weights have the same form with their own size in place of max|V|.
+// for outputs (L with the products of q with tables, where a score has any); lse, entropy and
+// weights have the same form with their own size in place of max|V|.
 // Where the oracle is not a number the kernel must not be one either, and where it is finite the
 // kernel must be finite. The worst ratio of a run is printed: "passed" alone says little.
 
@@ -116,9 +117,10 @@ void judge(Verdict& verdict, const char* what, const std::vector<float>& found, 
   if (!(ratio <= verdict.ratio)) {
     verdict.ratio = ratio;
     char text[200];
-    std::snprintf(text, sizeof text, "%s[%zu] is %.9g, the oracle says %.9g; naive error %.3g, floor %.3g",
-                  what, at, static_cast<double>(found[at]), static_cast<double>(right[at]),
-                  naive_error, floor);
+    std::snprintf(text, sizeof text,
+                  "%s[%zu] is %.9g, the oracle says %.9g; naive error %.3g, floor %.3g", what, at,
+                  static_cast<double>(found[at]), static_cast<double>(right[at]), naive_error,
+                  floor);
     verdict.where = text;
   }
 }

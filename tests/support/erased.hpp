@@ -26,12 +26,14 @@ struct AnyMask {
 
   template <class M>
   void add(const M& mask) {
-    masks.push_back({[mask](const auto& rows, const auto& keys) { return mask.visibility(rows, keys); },
-                     [mask](heed::Query q, heed::Key k) { return mask.visible(q, k); },
-                     [mask](const auto& rows, heed::Key k) { return heed::lanes_of(mask, rows, k); },
-                     [mask](const auto& shape) {
-                       if constexpr (requires { mask.check(shape); }) mask.check(shape);
-                     }});
+    masks.push_back(
+        {[mask](const auto& rows, const auto& keys) { return mask.visibility(rows, keys); },
+         [mask](heed::Query q, heed::Key k) { return mask.visible(q, k); },
+         [mask](const auto& rows, heed::Key k) { return heed::lanes_of(mask, rows, k); },
+         [mask](const auto& shape) {
+           (void)mask;
+           if constexpr (requires { mask.check(shape); }) mask.check(shape);
+         }});
   }
   void check(const heed::Shape& shape) const {
     for (const Hooks& m : masks) m.check(shape);
@@ -64,6 +66,7 @@ struct AnyPlacement {
     key = [p](const auto& s, Index b, Index j) { return p.key_position(s, b, j); };
     valid = [p](const auto& s, Index b) { return p.extents(s, b); };
     checks = [p](const auto& s) {
+      (void)p;
       if constexpr (requires { p.check(s); }) p.check(s);
     };
   }

@@ -83,6 +83,7 @@ struct OneScore {
     using Inner = heed::detail::StateOf<P>;
     nothing = [p](const heed::Shape& s) { return AnyGradient::zero(p, s); };
     checks = [p](const heed::Shape& s) {
+      (void)p;
       if constexpr (requires { p.check(s); }) p.check(s);
     };
     make = [p](const heed::Rows& rows) {
@@ -105,6 +106,7 @@ struct OneScore {
         }
       };
       state.end = [p, inner](const heed::Rows& r, heed::RowsAdjoint& a, AnyGradient& g) {
+        (void)p;
         if constexpr (requires { p.end(r, *inner, a, g.of<P>()); }) p.end(r, *inner, a, g.of<P>());
       };
       return state;
@@ -141,8 +143,8 @@ enum class Masked { none, causal, window_sinks, narrow, not_where, documents, de
 enum class Standing { bottom_right, top_left, positions, lengths };
 enum class Turned { none, halves, neighbours };
 enum class Scored {
-  none, alibi, relative, relative_capped, t5, bias, soft_cap, bent, uneven, head_scale, cope, cope_b,
-  cope_next, cope_keys, cope_values
+  none, alibi, relative, relative_capped, t5, bias, soft_cap, bent, uneven, head_scale,
+  cope, cope_b, cope_next, cope_keys, cope_values
 };
 inline constexpr Index kScored = 15, kWalking = 10;   // scores; the first that walks
 
@@ -241,19 +243,20 @@ class Trained {
       return f(heed::pack(masks_.causal, masks_.placement, masks_.encoding, scale, factor_, log_,
                           first_, last_, sink_));
     }
-    return f(heed::pack(masks_.mask, masks_.placement, masks_.encoding, scale, factor_, log_, first_,
-                        last_, sink_));
+    return f(heed::pack(masks_.mask, masks_.placement, masks_.encoding, scale, factor_, log_,
+                        first_, last_, sink_));
   }
   // judge(name, found numbers, oracle's list by `pick`) for every parameter.
   template <class Parameters, class F>
   void each_parameter(const Parameters& p, const F& f) const {
-    for (const auto& [at, score] : learned_) {
+    for (const auto& pair : learned_) {
+      const Index at = pair.first;
       const auto read = [&]<std::size_t... i>(std::index_sequence<i...>) {
         std::vector<float> result;
         ((Index(i) == at ? void(result = read_one(p.template at<i>())) : void()), ...);
         return result;
       };
-      f(score, read(std::make_index_sequence<Parameters::kSize>{}));
+      f(pair.second, read(std::make_index_sequence<Parameters::kSize>{}));
     }
   }
   Verdict check(const Upstream& dout, Workers workers = {}) const {

@@ -144,7 +144,8 @@ class Judge {
   void score(std::size_t n, std::vector<float> found, const Expected& e, const World& world,
              Index bias_batches = 0, Index bias_heads = 0) {
     const auto list = [&](const auto& from) {
-      return bias_batches == 0 ? from.scores[n] : shared(from.scores[n], world, bias_batches, bias_heads);
+      return bias_batches == 0 ? from.scores[n]
+                               : shared(from.scores[n], world, bias_batches, bias_heads);
     };
     (*this)("parameters of score " + std::to_string(n), found, list(e.right), list(e.size),
             list(e.naive));

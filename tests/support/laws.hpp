@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The laws that every pack is tested by. A file of tests/laws names its packs:
-//   INSTANTIATE_TYPED_TEST_SUITE_P(Masks, Laws, ::testing::Types<Described<Causal>, ...>, PackName);
+//   INSTANTIATE_TYPED_TEST_SUITE_P(Masks, Laws, ::testing::Types<Described<Causal>, ...>,
+//   PackName);
 
 #pragma once
 

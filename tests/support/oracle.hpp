@@ -228,7 +228,8 @@ struct SoftCap {
 };
 
 // Contextual position encoding (arXiv 2405.18719).
-//   g_j = sigmoid(l_j), or sigmoid(scale q.k'_j) with separate gate keys k', encoded as keys are, or
+//   g_j = sigmoid(l_j), or sigmoid(scale q.k'_j) with separate gate keys k', encoded as keys are,
+//   or
 //         sigmoid(scale q.v_j); 0 where the key is hidden
 //   P_j = sum of g_k over k >= j (over k > j without the own token), from the query outward
 //   p   = min(P_j, N - 1);  l_j += (1 - w) z[floor p] + w z[ceil p],  w = p - floor p
@@ -275,8 +276,9 @@ struct Cope {
       row.logit[j] += (T(1) - w) * z[static_cast<std::size_t>(low)] +
                       w * z[static_cast<std::size_t>(high)];
       // The table's product, and what a relative error of the position does to it.
-      row.size[j] += (form_b ? row.scale : T(1)) * absolute_dot(row.q, table, row.query.head, high) +
-                     p * std::abs(z[static_cast<std::size_t>(high)] - z[static_cast<std::size_t>(low)]);
+      row.size[j] +=
+          (form_b ? row.scale : T(1)) * absolute_dot(row.q, table, row.query.head, high) +
+          p * std::abs(z[static_cast<std::size_t>(high)] - z[static_cast<std::size_t>(low)]);
     }
   }
 

@@ -43,8 +43,9 @@ inline Index parameters(const Score& score, const Case& c) {
   if (const auto* s = std::get_if<T5Bias>(&score)) {
     return heads * static_cast<Index>(s->table.empty() ? 0 : s->table[0].size());
   }
-  if (const auto* s = std::get_if<Relative>(&score)) return static_cast<Index>(s->table.data.size());
-  if (const auto* s = std::get_if<Cope>(&score)) return static_cast<Index>(s->table.data.size());
+  const auto size = [](const Table& table) { return static_cast<Index>(table.data.size()); };
+  if (const auto* s = std::get_if<Relative>(&score)) return size(s->table);
+  if (const auto* s = std::get_if<Cope>(&score)) return size(s->table);
   return 0;
 }
 
@@ -255,15 +256,19 @@ Gradient<T> backward(const Case& c, const Array<double>& dout, Terms terms = Ter
     };
     for (Index h = 0; h < heads; ++h) {
       const Index kv = h / (heads / kv_heads);
-      std::vector<std::vector<T>> encoded(count(keys)), d_key(count(keys), std::vector<T>(count(dim)));
+      std::vector<std::vector<T>> encoded(count(keys));
+      std::vector<std::vector<T>> d_key(count(keys), std::vector<T>(count(dim)));
       RowAdjoint<T> all{c, absolute, {}, {}, 0, d_key};
       for (Index j = 0; j < keys; ++j) {
-        for (Index i = 0; i < dim; ++i) encoded[count(j)].push_back(static_cast<T>(c.k(b, kv, j, i)));
+        for (Index x = 0; x < dim; ++x) {
+          encoded[count(j)].push_back(static_cast<T>(c.k(b, kv, j, x)));
+        }
         for (const Rope& rope : c.encodings) rope.encode(encoded[count(j)], k_position(j));
       }
       for (Index i = 0; i < rows; ++i) {
         Row<T> row;
-        row.query = {b, h, i, c.q_position.empty() ? keys - rows + i : c.q_position[count(b)][count(i)]};
+        row.query = {b, h, i,
+                     c.q_position.empty() ? keys - rows + i : c.q_position[count(b)][count(i)]};
         row.encodings = &c.encodings;
         row.scale = static_cast<T>(c.scale.value_or(1 / std::sqrt(static_cast<double>(dim))));
         row.value = [&](Index j, Index x) { return static_cast<T>(c.v(b, kv, j, x)); };
@@ -328,7 +333,8 @@ Gradient<T> backward(const Case& c, const Array<double>& dout, Terms terms = Ter
         }
         for (Index j = 0; j < keys; ++j) {
           if (!row.visible[count(j)]) continue;
-          d.product(row, d.logit[count(j)], [&](Index x) { return encoded[count(j)][count(x)]; }, true);
+          const std::vector<T>& key = encoded[count(j)];
+          d.product(row, d.logit[count(j)], [&](Index x) { return key[count(x)]; }, true);
           for (Index x = 0; x < dim; ++x) {
             d_key[count(j)][count(x)] += d.logit[count(j)] * row.scale * sign(row.q[count(x)]);
           }

@@ -439,7 +439,8 @@ struct Bent : Part {
   }
   void describe(oracle::Case& c) const {
     // Infinity over infinity is not a number, and hidden again afterwards.
-    c.scores.push_back(oracle::Pointwise{[](double x, const auto&, const auto&) { return bend(x); }});
+    c.scores.push_back(
+        oracle::Pointwise{[](double x, const auto&, const auto&) { return bend(x); }});
   }
 };
 

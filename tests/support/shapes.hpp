@@ -87,7 +87,8 @@ struct Data {
   std::vector<float> q, k, v;
 };
 
-// q [batch, heads, q_len, dim], k [batch, kv_heads, kv_len, dim], v [batch, kv_heads, kv_len, v_dim].
+// q [batch, heads, q_len, dim], k [batch, kv_heads, kv_len, dim], v [batch, kv_heads, kv_len,
+// v_dim].
 inline Data fill(const Extents& e, Filling filling, std::uint64_t seed) {
   Random random(seed);
   const auto size = [](Index n) { return static_cast<std::size_t>(n); };

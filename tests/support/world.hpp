@@ -90,13 +90,15 @@ struct Workers {
 class Fenced {
  public:
   explicit Fenced(Index n) : memory_(size(n + 2 * kFence), kSentinel) {
-    for (Index i = 0; i < n; ++i) memory_[size(kFence + i)] = std::numeric_limits<float>::quiet_NaN();
+    for (Index i = 0; i < n; ++i)
+      memory_[size(kFence + i)] = std::numeric_limits<float>::quiet_NaN();
   }
   float* data() { return memory_.data() + kFence; }
   std::vector<float> take() const {
     for (Index i = 0; i < kFence; ++i) {
       EXPECT_EQ(memory_[size(i)], kSentinel) << "written before the output's start";
-      EXPECT_EQ(memory_[memory_.size() - 1 - size(i)], kSentinel) << "written past the output's end";
+      EXPECT_EQ(memory_[memory_.size() - 1 - size(i)], kSentinel)
+          << "written past the output's end";
     }
     return {memory_.begin() + kFence, memory_.end() - kFence};
   }

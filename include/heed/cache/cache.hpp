@@ -157,7 +157,8 @@ class Cache {
     for (Index g = 0; g < banks_per_entry(); ++g) {
       const Bank& bank = banks_[at(b * banks_per_entry() + g)];
       const Index held = bank.slots.size();
-      if (held > 0) of.next_position = std::max(of.next_position, bank.slots.position(held - 1) + 1);
+      if (held > 0)
+        of.next_position = std::max(of.next_position, bank.slots.position(held - 1) + 1);
       of.next_position = std::max(of.next_position, bank.evicted_until);
     }
   }
@@ -190,7 +191,8 @@ class Cache {
     Store copy() const {
       Store result{Buffer<float>(memory.size()), room};
       if (memory.size() > 0) {
-        std::memcpy(result.memory.data(), memory.data(), sizeof(float) * std::size_t(memory.size()));
+        std::memcpy(result.memory.data(), memory.data(),
+                    sizeof(float) * std::size_t(memory.size()));
       }
       return result;
     }
@@ -293,7 +295,8 @@ class Cache {
     if (store.room < room) {
       const Index strides[] = {key_stride(), value_stride(), options_.gate_keys ? key_stride() : 0};
       const Index per_slot = strides[0] + strides[1] + strides[2];
-      Store larger{Buffer<float>(contract::product("Cache", "a bank of slots", room, per_slot)), room};
+      Store larger{Buffer<float>(contract::product("Cache", "a bank of slots", room, per_slot)),
+                   room};
       Index from = 0, to = 0;
       for (const Index stride : strides) {
         std::copy_n(store.memory.data() + from, store.room * stride, larger.memory.data() + to);

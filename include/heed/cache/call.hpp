@@ -120,8 +120,9 @@ void place_tokens(const Cache<E>& cache, const Shape& shape, const Pack<Ps...>& 
         place(b, valid.q_len, [&](Index i) {
           const Index at = placement.query_position(shape, b, i);
           if (at != placement.key_position(shape, b, i)) {
-            contract::refuse(shape.function, "a query at position " + text(at) + " with its key at " +
-                                                 text(placement.key_position(shape, b, i)),
+            contract::refuse(shape.function,
+                             "a query at position " + text(at) + " with its key at " +
+                                 text(placement.key_position(shape, b, i)),
                              "the same position for both");
           }
           return at;

@@ -100,8 +100,9 @@ void decode_into(Executor&& executor, const Into& into, View<const float> q, Vie
 template <class Executor, class Q, class K, class V, class E, class... Ps>
 auto decode_new(Executor&& executor, const Q& q, const K& k, const V& v, Cache<E>& cache,
                 const Ps&... policies) {
-  static_assert(!ViewLike<Q>,
-                "heed: a View owns no memory to return; use decode(Into{.out = ...}, q, k, v, ...)");
+  static_assert(
+      !ViewLike<Q>,
+      "heed: a View owns no memory to return; use decode(Into{.out = ...}, q, k, v, ...)");
   const View<const float> query(q);
   auto result = make_like(q, query.batch(), query.heads(), query.time(), cache.options().v_dim);
   Into into;

@@ -153,7 +153,8 @@ class FewWalk {
     }
     for (Index lane = 0; lane < count; ++lane) {
       const float* seen[kKeys];
-      for (Index j = 0; j < n; ++j) seen[j] = tile.visible[j] >> lane & 1 ? value_[j] : reads_.zeros;
+      for (Index j = 0; j < n; ++j)
+        seen[j] = tile.visible[j] >> lane & 1 ? value_[j] : reads_.zeros;
       simd.weighted_sum(softmax.out, softmax.width, weights, seen, n, softmax.alpha, lane, lane + 1,
                         {});
     }

@@ -259,8 +259,9 @@ auto prefill_on(Executor&& executor, const First& first, Rest&&... rest) {
 
 template <class First, class... Rest>
 auto prefill(First&& first, Rest&&... rest) {
-  static_assert(sizeof...(Rest) >= 3,
-                "heed: prefill takes ([device,] [Into{...},] q, k, v, cache, [Prefill,] policies...)");
+  static_assert(
+      sizeof...(Rest) >= 3,
+      "heed: prefill takes ([device,] [Into{...},] q, k, v, cache, [Prefill,] policies...)");
   if constexpr (detail::is_executor<First>()) {
     return detail::prefill_on(first, rest...);
   } else {

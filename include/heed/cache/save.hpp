@@ -207,7 +207,7 @@ void Cache<E>::restore(std::istream& from) {
       detail::refuse_file("the file holds " + contract::text(held) + " tokens",
                           "at most the budget, " + contract::text(budget));
     }
-    // A share's budget was checked when it was made; nothing larger than the file needs is believed.
+    // No length is believed beyond what the rest of the file can hold.
     const Index rows = options_.dim + options_.v_dim + (options_.gate_keys ? options_.dim : 0);
     if (!kUnbounded && bank.budget < 0 && budget > 0) check_budget(budget, "Cache::restore");
     if (held > r.left() / (rows * Index(sizeof(float)))) {
@@ -260,13 +260,15 @@ void Cache<E>::restore(std::istream& from) {
 template <Eviction E>
 void Cache<E>::save(const std::string& path) const {
   std::ofstream file(path, std::ios::binary);
-  if (!file) contract::refuse("Cache::save", "the file " + path + " cannot be written", "a writable one");
+  if (!file)
+    contract::refuse("Cache::save", "the file " + path + " cannot be written", "a writable one");
   save(file);
 }
 template <Eviction E>
 void Cache<E>::restore(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) contract::refuse("Cache::restore", "the file " + path + " cannot be read", "a readable one");
+  if (!file)
+    contract::refuse("Cache::restore", "the file " + path + " cannot be read", "a readable one");
   restore(file);
 }
 

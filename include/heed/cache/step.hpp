@@ -5,7 +5,7 @@
 // the parts of a head are merged newest to oldest. So results depend on shapes alone.
 //
 // The weights of the query come out of the same pass: each tile's e^(x - m), m being the maximum so
-// far, is kept beside m, and a weight is e^(x - m) e^(m - lse).
+// far, is kept beside m, and a weight is e^(x - m) e^(m - M) / l.
 
 #pragma once
 
@@ -54,23 +54,27 @@ class Step {
     parts_ = parts_of(tiles_);
     const Index heads = batch_ * reads_.kv_heads;
     results_ = scratch_.results.get(batch_ * reads_.heads * parts_ * PartView::size(width_));
+    serial_ = std::same_as<std::remove_cvref_t<Executor>, Serial>;
     if constexpr (watches<E>() != Watches::none) {
-      kept_ = scratch_.kept.get(heads * tiles_ * kKeys * stride_);
-      tops_ = scratch_.tops.get(heads * tiles_ * stride_);
+      const Index at_a_time = serial_ ? 1 : heads;
+      kept_ = scratch_.kept.get(at_a_time * tiles_ * kKeys * stride_);
+      tops_ = scratch_.tops.get(at_a_time * tiles_ * stride_);
       shares_ = scratch_.shares.get(heads * tiles_ * kKeys);
     }
-    // With one job per kv head, the job finishes what it began.
-    const bool at_once = parts_ == 1 && blocks_ == 1;
-    run(executor, heads * blocks_ * parts_, [&](Index job) {
-      const Index part = job % parts_, block = job / parts_ % blocks_;
-      const Index head = job / (parts_ * blocks_), b = head / reads_.kv_heads;
-      const Index g = head % reads_.kv_heads;
+    // One job per kv head finishes what it began, while the weights are at hand; several threads
+    // get a job per part. The parts and their merge are the same.
+    const Index pieces = blocks_ * parts_, jobs_per_head = serial_ ? 1 : pieces;
+    run(executor, heads * jobs_per_head, [&](Index job) {
+      const Index head = job / jobs_per_head, b = head / reads_.kv_heads;
+      const Index g = head % reads_.kv_heads, first = job % jobs_per_head;
       if (!active[b]) return;
       const CacheScratch::Loan loan(scratch_);
-      attend(b, g, block, part);
-      if (at_once) finish(b, g, into, t);
+      for (Index piece = first; piece < first + pieces / jobs_per_head; ++piece) {
+        attend(b, g, piece / parts_, piece % parts_);
+      }
+      if (jobs_per_head == 1) finish(b, g, into, t);
     });
-    if (!at_once) {
+    if (jobs_per_head > 1) {
       run(executor, heads, [&](Index head) {
         const Index b = head / reads_.kv_heads;
         if (!active[b]) return;
@@ -97,9 +101,11 @@ class Step {
     return {results_ + ((b * reads_.heads + head) * parts_ + part) * PartView::size(width_)};
   }
   float* kept(Index b, Index g) const {
-    return kept_ + (b * reads_.kv_heads + g) * tiles_ * kKeys * stride_;
+    return kept_ + (serial_ ? 0 : b * reads_.kv_heads + g) * tiles_ * kKeys * stride_;
   }
-  float* tops(Index b, Index g) const { return tops_ + (b * reads_.kv_heads + g) * tiles_ * stride_; }
+  float* tops(Index b, Index g) const {
+    return tops_ + (serial_ ? 0 : b * reads_.kv_heads + g) * tiles_ * stride_;
+  }
   float* shares(Index b, Index g) const {
     return shares_ + (b * reads_.kv_heads + g) * tiles_ * kKeys;
   }
@@ -173,10 +179,16 @@ class Step {
       const PartView total = result(b, head, parts - 1);
       for (Index part = parts - 2; part >= 0; --part) merge(total, result(b, head, part));
       write(total, into, b, head, t);
-      if (keeps) simd::forward().weigh(tops(b, g) + i * tiles_, tiles, lse(total));
+      if (!keeps) continue;
+      if (total.sum() == 0) {   // sees nothing
+        std::fill_n(tops(b, g) + i * tiles_, tiles, 0.0f);
+      } else {
+        simd::forward().weigh(tops(b, g) + i * tiles_, tiles, total.max(), total.sum());
+      }
     }
     if (!keeps) return;
-    for (Index i = reads_.group; i < stride_; ++i) std::fill_n(tops(b, g) + i * tiles_, tiles, 0.0f);
+    for (Index i = reads_.group; i < stride_; ++i)
+      std::fill_n(tops(b, g) + i * tiles_, tiles, 0.0f);
     Buffer<float> factor(stride_);
     for (Index number = 0; number < tiles; ++number) {
       for (Index i = 0; i < stride_; ++i) factor[i] = tops(b, g)[i * tiles_ + number];
@@ -241,6 +253,7 @@ class Step {
   CacheScratch& scratch_;
   const Index batch_, blocks_, stride_, width_;
   Index tiles_ = 0, parts_ = 1;
+  bool serial_ = false;
   float* results_ = nullptr;
   float* kept_ = nullptr;
   float* tops_ = nullptr;

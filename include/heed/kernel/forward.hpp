@@ -107,7 +107,7 @@ class ForwardBlock {
         into_.entropy(rows.batch, h, row) = softmax_.entropy(lane);
       }
       if (float* const to = weights_row(rows, lane)) {
-        simd::forward().weigh(to, operands_.shape.kv_len, softmax_.lse(lane));
+        simd::forward().weigh(to, operands_.shape.kv_len, softmax_.max[lane], softmax_.sum[lane]);
       }
       if (into_.carry.data == nullptr) continue;
       float* to = into_.carry.row(rows.batch, h, row);

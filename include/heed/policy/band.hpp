@@ -5,8 +5,9 @@
 //
 //   logit(lane, j) += column(min(max(position[lane] - position[j], 0), last))[lane]
 //
-// Tiles come newest first, so the run wanders outward. Columns are made when a tile first needs
-// them and kept while the next one may, in memory that stays small however long the keys are.
+// Tiles come newest first, so the run wanders outward, and inward on the way back. Columns are made
+// when a tile first needs them and kept while the next one may, in memory that stays small however
+// long the keys are.
 
 #pragma once
 
@@ -91,8 +92,18 @@ class Band {
   // Makes [low, high] present.
   template <class Make>
   void hold(Index low, Index high, Index last, const Make& make) {
-    if (low < begin_ || low > end_) begin_ = end_ = low;
     const Index needed = high + 1 - low;
+    if (low < begin_ && high >= begin_ && needed <= memory_.size() / kRows) {   // inward
+      const Index kept = std::min(end_, high + 1) - begin_, before = begin_ - low;
+      copy(memory_.data() + before * kRows, memory_.data(), kept);
+      for (Index n = 0; n < before; n += kKeys) {
+        make(low + n, std::min(kKeys, before - n), memory_.data() + n * kRows);
+      }
+      begin_ = low;
+      end_ = low + before + kept;
+    } else if (low < begin_ || low > end_) {
+      begin_ = end_ = low;
+    }
     if (high + 1 - begin_ > memory_.size() / kRows) {
       const Index kept = end_ - low;
       const float* from = memory_.data() + (low - begin_) * kRows;

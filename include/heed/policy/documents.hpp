@@ -31,7 +31,7 @@ struct SameDocument {
            "1 or q's " + text(shape.batch));
     expect(q.size == batch * shape.q_len, "SameDocument has " + text(q.size) + " ids of queries",
            text(batch) + " x " + text(shape.q_len) + " (.batch x q_len)");
-    expect(of_keys().size == batch * shape.kv_len,
+    expect(shape.kv_len == 0 || of_keys().size == batch * shape.kv_len,
            "SameDocument has " + text(of_keys().size) + " ids of keys",
            text(batch) + " x " + text(shape.kv_len) + " (.batch x kv_len)");
   }

@@ -64,7 +64,9 @@ struct T5Bias {
       std::fill(out, out + count * kRows, 0.0f);
       for (Index n = 0; n < count; ++n) {
         const Index bucket = t5_bucket(first + n, table.dim, max_distance);
-        for (Index lane = 0; lane < rows.count; ++lane) {
+        const float common = scale * table.row(0, rows.head[0])[bucket];
+        std::fill_n(out + n * kRows, rows.count, common);
+        for (Index lane = 0; !rows.one_head && lane < rows.count; ++lane) {
           out[n * kRows + lane] = scale * table.row(0, rows.head[lane])[bucket];
         }
       }
@@ -79,15 +81,13 @@ struct T5Bias {
   void end(const Rows& rows, State& state, RowsAdjoint&, TableGradient& gradient) const {
     const Index count = state.band.columns();
     const float* const collected = state.band.collected();
-    for (Index lane = 0; lane < rows.count; ++lane) {
-      float* const to = gradient.row(0, rows.head[lane]);
-      for (Index n = 0; n < count;) {   // a bucket's distances lie side by side
-        const Index bucket = t5_bucket(n, table.dim, max_distance);
+    for (Index n = 0, end = 0; n < count; n = end) {   // a bucket's distances lie side by side
+      const Index bucket = t5_bucket(n, table.dim, max_distance);
+      for (end = n + 1; end < count && t5_bucket(end, table.dim, max_distance) == bucket;) ++end;
+      for (Index lane = 0; lane < rows.count; ++lane) {
         double sum = 0;
-        for (; n < count && t5_bucket(n, table.dim, max_distance) == bucket; ++n) {
-          sum += double{collected[n * kRows + lane]};
-        }
-        to[bucket] += static_cast<float>(double{scale} * sum);
+        for (Index i = n; i < end; ++i) sum += double{collected[i * kRows + lane]};
+        gradient.row(0, rows.head[lane])[bucket] += static_cast<float>(double{scale} * sum);
       }
     }
   }

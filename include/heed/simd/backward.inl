@@ -204,12 +204,39 @@ HEED_INLINE void flush_row(float* dz, I mask, F row, F share, Index lane) {
   }
 }
 
-// Two sweeps over a tile. Newest to oldest, as forward: the position of each key, its share of dz
-// and dp = d bias / d position. Oldest to newest: `running` sums dp over all keys at least as old,
-// which is what a gate feels, since it counts towards all of them.
+// A lane's cell of the table with what its three rows have collected. A row's sum goes to dz once,
+// when the lane has left it, so it does not matter how often the cell was moved.
+struct Collected {
+  Cell cell;
+  F at_row, at_next, at_far;   // of rows cell.row, + 1, + 2
+};
+
+HEED_INLINE void move_to(Collected& c, float* dz, const float* z, F row, Index lane) {
+  const I moved = row != c.cell.row;
+  if (!any(moved)) return;
+  flush_row(dz, moved, c.cell.row, c.at_row, lane);
+  const I far = row > c.cell.row + 1.0f;
+  if (any(far)) {
+    flush_row(dz + kRows, far, c.cell.row, c.at_next, lane);
+    const I farther = row > c.cell.row + 2.0f;   // a position that is not a number: the last row
+    if (any(farther)) flush_row(dz + 2 * kRows, farther, c.cell.row, c.at_far, lane);
+    c.at_row = moved ? (farther ? F{} : far ? c.at_far : c.at_next) : c.at_row;
+    c.at_next = moved ? (far ? F{} : c.at_far) : c.at_next;
+  } else {
+    c.at_row = moved ? c.at_next : c.at_row;
+    c.at_next = moved ? c.at_far : c.at_next;
+  }
+  c.at_far = moved ? F{} : c.at_far;
+  move_to(c.cell, z, row, lane);
+}
+
+// Two sweeps over a tile. Newest to oldest, as forward and as it in chunks: the position of each
+// key, its share of dz and dp = d bias / d position. Oldest to newest: `running` sums dp over all
+// keys at least as old, which is what a gate feels, since it counts towards all of them.
 HEED_INLINE void gate_walk_adjoint_lanes(float* adjoint, float* gate_adjoint, const float* gates,
                                          Index n, const GateWalk& walk, const GateAdjoint& out,
                                          const Reach& reach, Index lane) {
+  constexpr Index kChunk = 8;
   const F carry = load(walk.carry + lane), low = load(walk.low + lane);
   const F last = splat(walk.last);
   const I open = ~(carry >= last);
@@ -224,44 +251,69 @@ HEED_INLINE void gate_walk_adjoint_lanes(float* adjoint, float* gate_adjoint, co
   }
   const F own = walk.own_token ? splat(1.0f) : F{};
   alignas(64) float gate[kKeys * kLanes];
-  alignas(64) float slope[kKeys * kLanes];   // then dp
+  alignas(64) float slope[kKeys * kLanes];   // dp
   const F start = floor(min(carry + low, last));
-  Cell cell{start, z_at(F{}, every, walk.z, start, lane), z_at(F{}, every, walk.z + kRows, start, lane),
-            z_at(F{}, every, walk.z + 2 * kRows, start, lane)};
-  F total{}, at_row{}, at_next{};
-  for (Index j = n - 1; j >= 0; --j) {
-    const Index chunk = j / kGroup;
+  Collected c{{start, z_at(F{}, every, walk.z, start, lane),
+               z_at(F{}, every, walk.z + kRows, start, lane),
+               z_at(F{}, every, walk.z + 2 * kRows, start, lane)}, F{}, F{}, F{}};
+  F total{};
+  for (Index end = n, begin; end > 0; end = begin) {
+    begin = (end - 1) / kChunk * kChunk;
+    const Index chunk = begin / kGroup, count = end - begin;
     if (group < reach.first[chunk] || group >= reach.last[chunk]) {
-      store(gate + j * kLanes, F{});
-      store(slope + j * kLanes, F{});
+      std::memset(gate + begin * kLanes, 0, sizeof(float) * std::size_t(count * kLanes));
+      std::memset(slope + begin * kLanes, 0, sizeof(float) * std::size_t(count * kLanes));
       continue;
     }
-    const F g = sigmoid(load(gates + j * kRows + lane));
-    const F sum = carry + (low + fma(own, g, total));
-    const F position = sum > last ? last : sum;
-    total += g;
-    const F row = floor(min(position, last));
-    const I moved = row != cell.row;
-    if (any(moved)) {
-      // Rows rise by one as a rule: then the next row's share is the new row's start.
-      const I far = moved & (row > cell.row + 1.0f);
-      flush_row(out.dz, moved, cell.row, at_row, lane);
-      if (any(far)) flush_row(out.dz + kRows, far, cell.row, at_next, lane);
-      at_row = moved ? (far ? F{} : at_next) : at_row;
-      at_next = moved ? F{} : at_next;
-      move_to(cell, walk.z, row, lane);
+    F position[kChunk];
+#pragma GCC unroll 8
+    for (Index i = 0; i < kChunk; ++i) {
+      position[i] = i < count ? sigmoid(load(gates + (end - 1 - i) * kRows + lane)) : F{};
+      if (i < count) store(gate + (end - 1 - i) * kLanes, position[i]);
     }
-    const F w = position - row;
-    const F d = load(adjoint + j * kRows + lane);
-    at_next = fma(w, d, at_next);
-    at_row = fma(-w, d, at_row + d);
+#pragma GCC unroll 8
+    for (Index i = 0; i < kChunk; ++i) {
+      const F g = position[i], sum = carry + (low + fma(own, g, total));
+      position[i] = sum > last ? last : sum;   // NaN stays NaN
+      total += g;
+    }
+    move_to(c, out.dz, walk.z, floor(min(position[0], last)), lane);
     // At an integer, the clamp included, the slope is 0 by convention.
-    const I inside = (w != 0.0f) & open;
-    store(slope + j * kLanes, inside ? d * (cell.z1 - cell.z0) : F{});
-    store(gate + j * kLanes, g);
+    if (!any(~(position[kChunk - 1] < c.cell.row + 2.0f))) {   // within two rows, as forward
+      const F rise = c.cell.z1 - c.cell.z0, next_rise = c.cell.z2 - c.cell.z1;
+#pragma GCC unroll 8
+      for (Index i = 0; i < kChunk; ++i) {
+        if (i >= count) break;
+        const Index j = end - 1 - i;
+        const F d = load(adjoint + j * kRows + lane);
+        const F t = position[i] - c.cell.row;
+        const I first = t < 1.0f;
+        const F w = first ? t : t - 1.0f;
+        const F upper = fma(w, d, first ? c.at_next : c.at_far);
+        const F lower = fma(-w, d, (first ? c.at_row : c.at_next) + d);
+        c.at_far = first ? c.at_far : upper;
+        c.at_next = first ? upper : lower;
+        c.at_row = first ? lower : c.at_row;
+        const I inside = (w != 0.0f) & open;
+        store(slope + j * kLanes, inside ? d * (first ? rise : next_rise) : F{});
+      }
+      continue;
+    }
+    for (Index i = 0; i < count; ++i) {
+      const Index j = end - 1 - i;
+      const F row = floor(min(position[i], last));
+      move_to(c, out.dz, walk.z, row, lane);
+      const F w = position[i] - row;
+      const F d = load(adjoint + j * kRows + lane);
+      c.at_next = fma(w, d, c.at_next);
+      c.at_row = fma(-w, d, c.at_row + d);
+      const I inside = (w != 0.0f) & open;
+      store(slope + j * kLanes, inside ? d * (c.cell.z1 - c.cell.z0) : F{});
+    }
   }
-  flush_row(out.dz, every, cell.row, at_row, lane);
-  flush_row(out.dz + kRows, every, cell.row, at_next, lane);
+  flush_row(out.dz, every, c.cell.row, c.at_row, lane);
+  flush_row(out.dz + kRows, every, c.cell.row, c.at_next, lane);
+  flush_row(out.dz + 2 * kRows, every, c.cell.row, c.at_far, lane);
   F running = load(out.running + lane);
   for (Index j = 0; j < n; ++j) {
     const F dp = load(slope + j * kLanes);

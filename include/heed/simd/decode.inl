@@ -14,8 +14,10 @@ HEED_INLINE void prefetch(const float* row, Index width) {
 
 HEED_INLINE F4 fold(F4 a, F4 b, F4 c, F4 d) {
   // (a0 + a2, b0 + b2, a1 + a3, b1 + b3), the same of c and d, then both halves.
-  const F4 ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  const F4 cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const F4 ab =
+      __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const F4 cd =
+      __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
   return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
 }
 
@@ -27,27 +29,26 @@ HEED_INLINE void sums(float* to, const F* x) {
 #pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) {
     const F a = x[i], b = x[i + 8];
-    half[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-              __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30,
-                                      31);
+    half[i] =
+        __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+        __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
   }
   F quarter[4];   // blocks of four lanes: x[i], x[i + 4], x[i + 8], x[i + 12]
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     const F a = half[i], b = half[i + 4];
-    quarter[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26,
-                                         27) +
-                 __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30,
-                                         31);
+    quarter[i] =
+        __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27) +
+        __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
   }
   const F ab = __builtin_shufflevector(quarter[0], quarter[1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9,
                                        25, 12, 28, 13, 29) +
-               __builtin_shufflevector(quarter[0], quarter[1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11,
-                                       27, 14, 30, 15, 31);
+               __builtin_shufflevector(quarter[0], quarter[1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26,
+                                       11, 27, 14, 30, 15, 31);
   const F cd = __builtin_shufflevector(quarter[2], quarter[3], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9,
                                        25, 12, 28, 13, 29) +
-               __builtin_shufflevector(quarter[2], quarter[3], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11,
-                                       27, 14, 30, 15, 31);
+               __builtin_shufflevector(quarter[2], quarter[3], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26,
+                                       11, 27, 14, 30, 15, 31);
   store(to, __builtin_shufflevector(ab, cd, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28,
                                     29) +
                 __builtin_shufflevector(ab, cd, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15,
@@ -71,8 +72,9 @@ HEED_INLINE void sums(float* to, const F* x) {
 }
 #else
 HEED_INLINE void sums(float* to, const F* x) {
-  *reinterpret_cast<F4*>(to) = fold(reinterpret_cast<const F4&>(x[0]), reinterpret_cast<const F4&>(x[1]),
-                                    reinterpret_cast<const F4&>(x[2]), reinterpret_cast<const F4&>(x[3]));
+  *reinterpret_cast<F4*>(to) =
+      fold(reinterpret_cast<const F4&>(x[0]), reinterpret_cast<const F4&>(x[1]),
+           reinterpret_cast<const F4&>(x[2]), reinterpret_cast<const F4&>(x[3]));
 }
 #endif
 
@@ -242,7 +244,8 @@ inline void share(float* to, const float* kept, Index stride, Index n, const flo
   };
   Index j = 0;
   for (; j + 4 <= n; j += 4) {
-    *reinterpret_cast<F4*>(to + j) = fold(weighted(j), weighted(j + 1), weighted(j + 2), weighted(j + 3));
+    *reinterpret_cast<F4*>(to + j) =
+        fold(weighted(j), weighted(j + 1), weighted(j + 2), weighted(j + 3));
   }
   for (; j < n; ++j) {
     const F4 sum = weighted(j);

@@ -3,9 +3,9 @@
 // Included once per instruction set: the exponential, sigmoid and tanh, and the softmax pass that
 // is made of them. Errors are against the exact value, largest over all floats:
 //
-//   exp2     2 ULP for -125 <= x <= 127; exactly 0 below -125 (a weight of 2^-125 is nothing, and
-//            denormal numbers are slow); exactly 1 at 0
-//   sigmoid  2 ULP for x >= -86; below, at most 2^-124 in absolute terms
+//   exp2     2.5 ULP for -125 <= x <= 127; exactly 0 below -125 (a weight of 2^-125 is nothing,
+//            and denormal numbers are slow); exactly 1 at 0
+//   sigmoid  2.5 ULP for x >= -86; below, at most 2^-124 in absolute terms
 //   tanh     2 ULP
 //
 // +-infinity and NaN give what they should in every lane.
@@ -17,10 +17,12 @@ inline constexpr float kLog2eLow = 1.92596303e-08f;
 inline constexpr float kLn2 = 0.693147182f;
 inline constexpr float kSmallestExponent = -125.0f;    // 2^x is 0 below
 
-// Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
-inline constexpr float kRounder = 12582912.0f;
+// Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits; 127 more make it the
+// exponent of 2^n, one shift away.
+inline constexpr float kRounder = 12582912.0f + 127.0f;
 
-// 2^f * 2^n for |f| <= 1/2, n being the low bits of `rounded`. Polynomial with 1 at 0, our own fit
+// 2^f * 2^n for |f| <= 1/2, n + 127 being the low bits of `rounded`. A product, not an addition of
+// exponents: a NaN of any bits stays one. Polynomial with 1 at 0, our own fit
 // (relative minimax; degree 5: 1.1e-7, degree 6: 1.6e-8).
 template <int degree>
 HEED_INLINE F exp2_reduced(F f, F rounded) {
@@ -38,7 +40,7 @@ HEED_INLINE F exp2_reduced(F f, F rounded) {
     p = fma(p, f, splat(0.693147182f));
   }
   p = fma(p, f, splat(1.0f));
-  return from_bits(bits(p) + (bits(rounded) << 23));
+  return p * from_bits(bits(rounded) << 23);
 }
 
 // 2^x for x <= 127; `clamped` is max(x, -125), which NaN passes.
@@ -50,11 +52,15 @@ HEED_INLINE F exp2_clamped(F x, F clamped) {
 }
 HEED_INLINE F exp2(F x) { return exp2_clamped(x, max(splat(kSmallestExponent), x)); }
 
-// e^x for x clamped to [-86, 88]; two-step reduction, so the argument's rounding does not show.
+// e^x for x clamped to [-86, 88]; reduced in two steps, so the argument's rounding does not show.
 HEED_INLINE F exp_reduced(F x) {
   const F rounded = fma(x, splat(kLog2e), splat(kRounder));
   const F n = rounded - kRounder;
+#if HEED_INTRINSICS != 0
   const F f = fma(x, splat(kLog2eLow), fma(x, splat(kLog2e), -n));
+#else   // n times the first part of ln 2 is exact
+  const F f = ((x - n * 0.693359375f) + n * 2.12194440e-4f) * kLog2e;
+#endif
   return exp2_reduced<6>(f, rounded);
 }
 
@@ -103,8 +109,10 @@ struct Tanh {
   HEED_INLINE F operator()(F x) const { return tanh(x); }
 };
 struct Weigh {
-  F lse;
-  HEED_INLINE F operator()(F x) const { return exp2((x - lse) * kLog2e); }
+  F max, inverse_sum;
+  HEED_INLINE F operator()(F x) const {
+    return x == -INFINITY ? F{} : exp2((x - max) * kLog2e) * inverse_sum;
+  }
 };
 struct SoftCap {
   F cap, inverse;
@@ -117,12 +125,8 @@ inline void tanh_all(float* x, Index n) { for_each(x, n, Tanh{}); }
 inline void soft_cap(float* tile, Index n, float cap) {
   for_each(tile, n * kRows, SoftCap{splat(cap), splat(1.0f / cap)});
 }
-inline void weigh(float* x, Index n, float lse) {
-  if (lse == -INFINITY) {
-    for (Index i = 0; i < n; ++i) x[i] = 0;
-  } else {
-    for_each(x, n, Weigh{splat(lse)});
-  }
+inline void weigh(float* x, Index n, float max, float sum) {
+  for_each(x, n, Weigh{splat(max), splat(1.0f / sum)});
 }
 
 // Calls step(key, u) for the keys of [0, n) that the group sees, u = key % 4 being a constant, so

@@ -80,8 +80,8 @@ struct ForwardTable {
                  bool adjoint);
   // True when every rows[j][0, width) is finite.
   bool (*all_finite)(const float* const* rows, Index n, Index width);
-  // x[i] = e^(x[i] - lse), 0 where lse is -inf.
-  void (*weigh)(float* x, Index n, float lse);
+  // x[i] = e^(x[i] - max) / sum, the weights of a row's kept logits; 0 where x[i] is -inf.
+  void (*weigh)(float* x, Index n, float max, float sum);
   // Element-wise, for tests and small uses.
   void (*exp2)(float* x, Index n);
   void (*sigmoid)(float* x, Index n);
