@@ -22,6 +22,9 @@ void* counted(std::size_t size, std::size_t alignment) {
 }
 }  // namespace
 
+#if !defined(__clang__)  // inlined, gcc sees free() take what operator new gave: both are ours
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+#endif
 void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
 void* operator new(std::size_t size, std::align_val_t a) { return counted(size, std::size_t(a)); }
 void operator delete(void* p) noexcept { std::free(p); }
