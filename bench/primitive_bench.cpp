@@ -135,7 +135,7 @@ void add_level(Isa isa) {
   add_walk(isa);
 
   // The inputs below stay finite however often the primitive runs in place.
-  add("exp", isa, [](const ForwardTable& table, Work& w) { table.weigh(w.tile, kTile, 2); });
+  add("exp", isa, [](const ForwardTable& table, Work& w) { table.weigh(w.tile, kTile, 2, 1); });
   add("sigmoid", isa, [](const ForwardTable& table, Work& w) { table.sigmoid(w.tile, kTile); });
   add("tanh", isa, [](const ForwardTable& table, Work& w) { table.tanh(w.tile, kTile); });
   add("soft_cap", isa, [](const ForwardTable& table, Work& w) {

@@ -80,8 +80,8 @@ TEST(HandTrace, HeavyHittersHead) {
 }
 
 // Four query heads, two kv heads or one, seven tokens, budget 4, the two newest kept. Logits are 3
-// at the favourite key (1 for heads 0 and 1, 2 for heads 2 and 3), -2 at key 0, else 0. The sums when
-// the first token must go (t = 4), by hand, keys 0 1 2: heads 0 and 1 give 2.05 7.6 0.28, heads 2
+// at the favourite key (1 for heads 0 and 1, 2 for heads 2 and 3), -2 at key 0, else 0. The sums
+// when the first token must go (t = 4), by hand, keys 0 1 2: heads 0 and 1 give 2.05 7.6 0.28, heads 2
 // and 3 give 2.28 2.04 5.7, all four 4.3 9.6 6.0.
 struct Favourite {
   void forward(const heed::Tile& tile) const {
