@@ -16,6 +16,7 @@
 #include <iosfwd>
 #include <string>
 
+#include "../tile/block.hpp"
 #include "options.hpp"
 #include "scratch.hpp"
 

@@ -9,6 +9,7 @@
 
 #pragma once
 
+#include "../tile/visibility.hpp"
 #include "operands.hpp"
 
 namespace heed::inline HEED_ABI {
