@@ -121,10 +121,10 @@ void expect_resumed(std::uint64_t seed) {
 
 TEST(Merge, CopeHandsItsGateSumsToOlderRanges) {
   // Several tables: few rows that settle at once, many that never do.
-  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) expect_resumed<Coped<false, true>>(seed);
+  for (const std::uint64_t seed : {1u, 2u, 3u, 4u, 5u, 6u}) expect_resumed<Coped<false, true>>(seed);
 }
 TEST(Merge, CopeWithoutTheOwnTokenHandsItsGateSumsToOlderRanges) {
-  for (const std::uint64_t seed : {1, 2, 3}) expect_resumed<Coped<true, false>>(seed);
+  for (const std::uint64_t seed : {1u, 2u, 3u}) expect_resumed<Coped<true, false>>(seed);
 }
 TEST(Merge, WithoutTheCarryCopeWouldBeWrong) {   // the test above can fail
   const World world({1, 1, 1, 70, 90, 8, 9}, Filling::normal, 2);

@@ -148,7 +148,7 @@ TEST(Visibility, DenseMaskIsHonest) {
       for (Index j = 0; j < kLength; ++j) {
         // Stretches of all, none and some.
         const Index part = (row / 100 + j / 100 + b) % 3;
-        keep[(b * 2 * kLength + row) * kLength + j] =
+        keep[size((b * 2 * kLength + row) * kLength + j)] =
             part == 0 || (part == 1 && random.chance(0.5));
       }
     }
