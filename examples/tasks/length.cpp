@@ -53,7 +53,11 @@ class Length {
       const Pe trained = pe == Pe::relative_capped ? Pe::relative : pe;
       auto& trainer = trainers_[trained];
       if (!trainer) {
-        trainer = std::make_unique<Trainer>(plan_, trained, o_.seed, device_, run);
+        Plan plan = plan_;
+        // Gates near one half count half the distance: with as many vectors as distances, longer
+        // contexts would reach vectors that training never did. The paper has 64 for 1024.
+        if (trained == Pe::cope) plan.shape.vectors = std::max<Index>(16, s_.length / 4);
+        trainer = std::make_unique<Trainer>(plan, trained, o_.seed, device_, run);
         trainer->train();
       }
       ++run.run;

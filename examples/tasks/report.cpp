@@ -143,10 +143,12 @@ std::string as_svg(const std::vector<Run>& runs, const std::string& title,
     }
   }
   const double inner = static_cast<double>(bars) * kBar + static_cast<double>(sets) * kGap;
-  const double width = std::max(kLeft + inner + 180, 640.0), bottom = kTop + kTall;
+  const double width = std::max(kLeft + inner + 180, 780.0), bottom = kTop + kTall;
   Svg svg(width, bottom + 64);
   svg.text(kLeft, 32, "start", title, 19, true, "#14181d");
-  svg.text(kLeft, 53, "start", subtitle, 12);
+  const std::size_t cut = subtitle.find("; error");   // in two lines
+  svg.text(kLeft, 53, "start", subtitle.substr(0, cut), 12);
+  if (cut != std::string::npos) svg.text(kLeft, 70, "start", subtitle.substr(cut + 2), 12);
   const auto y = [&](double error) { return bottom - kTall * error / 100; };
   for (int tick = 0; tick <= 100; tick += 20) {
     svg.line(kLeft, y(tick), kLeft + inner, y(tick), tick == 0 ? "#59616b" : "#e3e6ea");
