@@ -78,6 +78,7 @@ class Reader {
     if (count < 0 || count > (end_ - at_) / Index(sizeof(T))) {
       refuse_file("the file ends early", "a whole file");
     }
+    if (count == 0) return;   // memcpy takes no null pointer, not even for nothing
     std::memcpy(static_cast<void*>(data), at_, sizeof(T) * std::size_t(count));
     at_ += Index(sizeof(T)) * count;
   }
