@@ -159,10 +159,10 @@ void forward(E&& executor, const Into& into, View<const float> q, View<const flo
 
   const Operands<Ps...> operands(executor, shape, q, k, v, pack);
   const Index blocks = Blocks(shape).count;
-  // Later rows see more keys under a causal mask, so they go first: the jobs end together.
+  // Head by head, so that a head's keys and values stay in the cache; later rows, which see more
+  // keys under a causal mask, go first, so that the last jobs are short.
   run(executor, shape.batch * shape.kv_heads * blocks, [&](Index job) {
-    const Index block = blocks - 1 - job / (shape.batch * shape.kv_heads);
-    const Index head = job % (shape.batch * shape.kv_heads);
+    const Index head = job / blocks, block = blocks - 1 - job % blocks;
     const Index b = head / shape.kv_heads, kv_head = head % shape.kv_heads;
     if (block == 0) write_absent(operands, into, b, kv_head);
     ForwardBlock(operands, into).run(b, kv_head, block);
