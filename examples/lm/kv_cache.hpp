@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a decoder remembers of the tokens it has read: their keys and values per layer, simply
-// appended, and the attention of new tokens over all of them. This is where the model meets heed,
-// and the only place that knows how the memory is kept.
+// What a decoder remembers of the tokens it has read: per layer a heed::Cache, which holds all of
+// them or, with an eviction, a fixed number. This is where the model meets heed, and the only place
+// that knows how the memory is kept.
 
 #pragma once
 
 #include <heed/heed.hpp>
 
-#include <algorithm>
+#include <string>
+#include <variant>
 #include <vector>
 
 #include "threads.hpp"
@@ -16,53 +17,62 @@
 
 namespace lm {
 
+// Which tokens are remembered, as a person types it.
+struct CacheChoice {
+  enum class Policy { full, window, tova, h2o };
+
+  Policy policy = Policy::full;
+  Index budget = 0;  // tokens per layer, or per kv head under Scope::head; full: 0
+  Index sinks = 0;   // the first tokens, which always stay
+  heed::Scope scope = heed::Scope::policy;
+  // How a prompt that is longer than the budget is read; single tokens always evict one by one.
+  heed::Prefill prompt = heed::Prefill::one_shot;
+
+  // "full", "tova:256", "h2o:256", "window:256", "window+4:256"; the number behind + is of sinks.
+  // Throws Error for anything else.
+  static CacheChoice parse(const std::string& text);
+  std::string policy_name() const;  // "window+4"
+  std::string name() const;         // "window+4:256"
+};
+
 class KvCache {
  public:
-  KvCache(const Config& config, std::size_t layers) : config_(config), layers_(layers) {}
+  KvCache(const Config& config, std::size_t layers, const CacheChoice& choice = {});
 
-  // Appends the keys and values of new tokens, then lets their queries attend to all that is there
-  // and not later. qkv [tokens, (heads + 2 kv_heads) dim]; into.out [1, heads, tokens, dim].
+  // Reads the keys and values of new tokens and lets their queries attend to what is held and to
+  // each other, not later. qkv [tokens, (heads + 2 kv_heads) dim]; into.out [1, heads, tokens, dim].
+  // into.weights is for a text that is read in one piece, with nothing before it.
   void attend(const Threads& threads, std::size_t layer, const Matrix& qkv,
-              const heed::Into& into) {
-    const Index heads = config_.heads, kv_heads = config_.kv_heads;
-    const Index kv_width = kv_heads * config_.dim;
-    Memory& memory = layers_[layer];
-    memory.append(qkv.middleCols(heads * config_.dim, kv_width), qkv.rightCols(kv_width));
+              const heed::Into& into);
 
-    const auto q = heed::split_heads(qkv.leftCols(heads * config_.dim), heads);
-    const auto k = heed::split_heads(memory.k.topRows(memory.tokens), kv_heads);
-    const auto v = heed::split_heads(memory.v.topRows(memory.tokens), kv_heads);
-    heed::attend(threads.device(), into, q, k, v, heed::causal, config_.rope);
-  }
+  const CacheChoice& choice() const { return choice_; }
+  Index tokens() const;                   // read so far
+  Index bytes() const;                    // of keys and values, all layers
+  // What a layer holds for a kv head: positions, ascending.
+  heed::List<Index> positions(Index layer, Index kv_head) const;
+  heed::CacheStatistics statistics(Index layer, Index kv_head) const;
+  // Of the tokens held, those among the last `budget` read: mean over layers and kv heads.
+  double recent_share() const;
+  // In how many layers and kv heads, of all, the first token is still held: 0 to 1.
+  double first_held() const;
 
-  Index tokens() const { return layers_.empty() ? 0 : layers_.back().tokens; }
-  Index bytes() const {
-    Index sum = 0;
-    for (const Memory& memory : layers_) sum += memory.k.size() + memory.v.size();
-    return sum * static_cast<Index>(sizeof(float));
+  // Whether a prompt must be read in one piece: its last token decides what stays.
+  bool one_piece() const {
+    return choice_.policy != CacheChoice::Policy::full &&
+           choice_.prompt == heed::Prefill::one_shot;
   }
 
  private:
-  struct Memory {
-    Matrix k, v;  // [capacity, kv_heads dim]; keys as they were before RoPE
-    Index tokens = 0;
-
-    template <class Keys, class Values>
-    void append(const Keys& new_k, const Values& new_v) {
-      const Index wanted = tokens + new_k.rows();
-      if (wanted > k.rows()) {
-        const Index capacity = std::max(wanted, k.rows() * 2);
-        k.conservativeResize(capacity, new_k.cols());
-        v.conservativeResize(capacity, new_v.cols());
-      }
-      k.middleRows(tokens, new_k.rows()) = new_k;
-      v.middleRows(tokens, new_v.rows()) = new_v;
-      tokens = wanted;
-    }
-  };
+  using Layer = std::variant<heed::Cache<>, heed::Cache<heed::Oldest>, heed::Cache<heed::Tova>,
+                             heed::Cache<heed::HeavyHitters>>;
+  static Layer make(const Config& config, const CacheChoice& choice);
+  // Of a number that statistics hold, over layers and kv heads.
+  template <class F>
+  double mean(F&& of) const;
 
   Config config_;
-  std::vector<Memory> layers_;
+  CacheChoice choice_;
+  std::vector<Layer> layers_;
 };
 
 }  // namespace lm

@@ -10,6 +10,7 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <new>
 #include <string>
 #include <thread>
@@ -76,6 +77,21 @@ class Program {
         ->check(CLI::Range(least, Index{1} << 40))->capture_default_str();
   }
 
+  static void remembering(CLI::App* app, lm::Remembering& value) {
+    app->add_option("--cache", value.cache, "which keys stay: full, tova:256, h2o:256, window:256, "
+                    "window+4:256 (with the first 4 tokens), ...")->capture_default_str();
+    const std::map<std::string, heed::Scope> scopes{{"layer", heed::Scope::layer},
+                                                    {"head", heed::Scope::head}};
+    app->add_option("--scope", value.scope, "one set of keys per layer or per key head (default: "
+                    "what the policy was published with)")
+        ->transform(CLI::CheckedTransformer(scopes));
+    const std::map<std::string, heed::Prefill> ways{{"one-shot", heed::Prefill::one_shot},
+                                                    {"stepwise", heed::Prefill::stepwise}};
+    app->add_option("--prefill", value.prefill, "a prompt is attended in full and then cut to the "
+                    "budget (one-shot, the default), or cut after each token (stepwise)")
+        ->transform(CLI::CheckedTransformer(ways));
+  }
+
   void add_next() {
     CLI::App* const c = add("next", "the likeliest next tokens", next_, lm::next);
     c->add_option("--prompt", next_.prompt, "the text so far")->required();
@@ -91,6 +107,7 @@ class Program {
         ->check(CLI::Range(0.0, 100.0))->capture_default_str();
     count(c, "--top-k", generate_.sampling.top_k, "draw from the likeliest k; 0: from all", 0);
     c->add_option("--seed", generate_.sampling.seed, "of the draws")->capture_default_str();
+    remembering(c, generate_.remembering);
   }
   void add_perplexity() {
     CLI::App* const c =

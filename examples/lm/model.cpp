@@ -72,8 +72,9 @@ void Model::read(std::span<const int> tokens, KvCache& cache,
                  const std::function<void(Index first, const Matrix& vectors)>& visit,
                  Observer* observer) const {
   const Index n = static_cast<Index>(tokens.size());
-  for (Index first = 0; first < n; first += kPiece) {
-    const Index count = std::min(kPiece, n - first);
+  const Index piece = cache.one_piece() ? std::max<Index>(n, 1) : kPiece;
+  for (Index first = 0; first < n; first += piece) {
+    const Index count = std::min(piece, n - first);
     visit(first, forward(tokens.subspan(static_cast<std::size_t>(first),
                                         static_cast<std::size_t>(count)),
                          cache, observer));

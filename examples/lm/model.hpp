@@ -31,7 +31,9 @@ class Model {
   const Config& config() const { return weights_.config; }
   Index layers() const { return static_cast<Index>(weights_.layers.size()); }
   Index weights() const { return weights_.count(); }
-  KvCache new_cache() const { return {weights_.config, weights_.layers.size()}; }
+  KvCache new_cache(const CacheChoice& choice = {}) const {
+    return {weights_.config, weights_.layers.size(), choice};
+  }
   void run_on(const Threads& threads) { threads_ = &threads; }
   const Threads& threads() const { return *threads_; }
 
@@ -40,7 +42,8 @@ class Model {
   // Memory: a few times [tokens, hidden], so long texts are read in pieces (see read).
   Matrix forward(std::span<const int> tokens, KvCache& cache, Observer* observer = nullptr) const;
 
-  // The same in pieces of kPiece tokens: visit(first token, vectors of the piece).
+  // The same in pieces of kPiece tokens, or in one where the cache needs it: visit(first token,
+  // vectors of the piece).
   static constexpr Index kPiece = 256;
   void read(std::span<const int> tokens, KvCache& cache,
             const std::function<void(Index first, const Matrix& vectors)>& visit,

@@ -30,10 +30,24 @@ struct Next {
   std::string prompt;
   Index count = 5;
 };
+// How keys and values are kept: --cache, --scope, --prefill.
+struct Remembering {
+  std::string cache = "full";
+  heed::Scope scope = heed::Scope::policy;
+  heed::Prefill prefill = heed::Prefill::one_shot;
+
+  CacheChoice choice() const {
+    CacheChoice choice = CacheChoice::parse(cache);
+    choice.scope = scope;
+    choice.prompt = prefill;
+    return choice;
+  }
+};
 struct Generate {
   std::string prompt;
   bool chat = false;
   Index max_tokens = 100;
+  Remembering remembering;
   Sampling sampling;
 };
 struct Perplexity {

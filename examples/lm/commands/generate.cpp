@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What comes next: the likeliest tokens after a prompt, or a text, token by token. Keys and values
-// of all tokens are kept, so each step costs one pass over the weights and one over the text.
+// What comes next: the likeliest tokens after a prompt, or a text, token by token. A step costs one
+// pass over the weights and one over the keys and values that are kept: of all tokens, or, with
+// --cache, of a fixed number.
 
 #include <cstdio>
 #include <utility>
@@ -63,10 +64,10 @@ void generate(Session& session, const Generate& options) {
   const Model& model = *session.model;
   const std::vector<int> ids =
       encode(session, options.chat ? chat(session, options.prompt) : options.prompt);
+  KvCache cache = model.new_cache(options.remembering.choice());
   if (!options.chat) std::fputs(options.prompt.c_str(), stdout);
   std::fflush(stdout);
 
-  KvCache cache = model.new_cache();
   Sampler sample(options.sampling);
   Clock clock;
   Matrix logits = model.next_logits(ids, cache);
@@ -95,11 +96,20 @@ void generate(Session& session, const Generate& options) {
   std::fputs("\n", stdout);
   std::fflush(stdout);
   std::fprintf(stderr, "prompt: %zu tokens, %.1f tokens/s; generated: %td tokens, %.1f tokens/s, "
-               "%.0f %% of the time in attention; keys and values: %.1f MB; stopped by: %s\n",
+               "%.0f %% of the time in attention; stopped by: %s\n",
                ids.size(), per_second(static_cast<Index>(ids.size()), prompt_seconds), made,
                per_second(made, seconds),
-               seconds > 0 ? 100 * observer.attention_seconds / seconds : 0.0,
-               static_cast<double>(cache.bytes()) * 1e-6, why);
+               seconds > 0 ? 100 * observer.attention_seconds / seconds : 0.0, why);
+  std::fprintf(stderr, "cache %s: %s tokens read, %.1f MB of keys and values",
+               cache.choice().name().c_str(), number(cache.tokens()).c_str(),
+               static_cast<double>(cache.bytes()) * 1e-6);
+  if (cache.choice().policy != CacheChoice::Policy::full) {
+    std::fprintf(stderr, "; of what is held, %.0f %% is among the last %s tokens, and the first "
+                 "token in %.0f %% of the layers and heads",
+                 100 * cache.recent_share(), number(cache.choice().budget).c_str(),
+                 100 * cache.first_held());
+  }
+  std::fputs("\n", stderr);
 }
 
 }  // namespace lm
