@@ -139,7 +139,7 @@ void add_level(Isa isa) {
   add("sigmoid", isa, [](const ForwardTable& table, Work& w) { table.sigmoid(w.tile, kTile); });
   add("tanh", isa, [](const ForwardTable& table, Work& w) { table.tanh(w.tile, kTile); });
   add("soft_cap", isa, [](const ForwardTable& table, Work& w) {
-    table.soft_cap(w.tile, kKeys, 30);
+    table.soft_cap(w.tile, kKeys, 30, heed::simd::kReachAll);
   });
   add("pack/dim:64", isa, [](const ForwardTable& table, Work& w) {
     table.pack(w.packed, w.pointer, w.c, kRows, 64);
@@ -151,10 +151,11 @@ void add_level(Isa isa) {
   add("scale", isa, [](const ForwardTable& table, Work& w) { table.scale(w.tile, kKeys, w.c); });
   add("shift", isa, [](const ForwardTable& table, Work& w) { table.shift(w.tile, kKeys, w.a); });
   add("slope", isa, [](const ForwardTable& table, Work& w) {
-    table.slope(w.tile, kKeys, w.a, w.b, w.b);
+    table.slope(w.tile, kKeys, w.a, w.b, w.b, heed::simd::kReachAll);
   });
   add("band", isa, [](const ForwardTable& table, Work& w) {
-    table.band(w.tile, kKeys, w.columns, kRows + kKeys - 1, w.start, w.offset);
+    table.band(w.tile, kKeys, w.columns, kRows + kKeys - 1, w.start, w.offset,
+               heed::simd::kReachAll);
   });
   for (const bool halves : {true, false}) {
     add(halves ? "rotate_halves/dim:64" : "rotate_neighbours/dim:64", isa,

@@ -7,74 +7,24 @@
 
 #include <cmath>
 #include <cstring>
-#include <heed/simd/dispatch.hpp>
-#include <limits>
 #include <memory>
 
-#include "support/shapes.hpp"
+#include "primitives.hpp"
 
 namespace support {
 namespace {
 
-using heed::Isa;
-using heed::kKeys;
-using heed::kRows;
 using heed::simd::ForwardTable;
 using heed::simd::kChunks;
 using heed::simd::kGroup;
+using heed::simd::kReachAll;
 using heed::simd::Reach;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kUntouched = 4321.f;
 
 class Primitives : public ::testing::TestWithParam<Isa> {
  protected:
   const ForwardTable& simd = heed::simd::table_for<ForwardTable>(GetParam());
 };
-std::vector<Isa> levels() {
-  std::vector<Isa> list;
-  for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512}) {
-    if (isa <= heed::simd::best_isa(heed::simd::this_cpu())) list.push_back(isa);
-  }
-  return list;
-}
-std::string level_name(const ::testing::TestParamInfo<Isa>& level) {
-  return level.param == Isa::generic ? "Generic" : level.param == Isa::avx2 ? "Avx2" : "Avx512";
-}
 INSTANTIATE_TEST_SUITE_P(Levels, Primitives, ::testing::ValuesIn(levels()), level_name);
-
-// Numbers at a cache line, as scratch is.
-class Floats {
- public:
-  explicit Floats(Index n, float value = 0)
-      : data_(static_cast<float*>(::operator new(static_cast<std::size_t>(n + 1) * sizeof(float),
-                                                 std::align_val_t{64}))), size_(n) {
-    std::fill_n(data_, n, value);
-  }
-  Floats(const Floats&) = delete;
-  ~Floats() { ::operator delete(data_, std::align_val_t{64}); }
-  float* data() { return data_; }
-  const float* data() const { return data_; }
-  float& operator[](Index i) { return data_[i]; }
-  float operator[](Index i) const { return data_[i]; }
-  void randomise(Random& r) {
-    for (Index i = 0; i < size_; ++i) data_[i] = static_cast<float>(r.normal());
-  }
-
- private:
-  float* data_;
-  Index size_;
-};
-
-// Rows one after the other, one element off any alignment.
-struct Table {
-  std::vector<float> memory;
-  std::vector<const float*> rows;
-  Table(Random& r, Index n, Index width) : memory(static_cast<std::size_t>(n * width + 1)) {
-    for (float& x : memory) x = static_cast<float>(r.normal());
-    for (Index i = 0; i < n; ++i) rows.push_back(memory.data() + 1 + i * width);
-  }
-};
 
 Reach any_reach(Random& r) {
   Reach reach{};
@@ -116,7 +66,7 @@ TEST_P(Primitives, ProductIsTheDotOfEveryPairInReach) {
         const Table keys(r, n, dim);
         Floats packed(dim * kRows), tile(kKeys * kRows, kUntouched);
         packed.randomise(r);
-        const Reach reach = repeat == 0 ? heed::simd::kReachAll : any_reach(r);
+        const Reach reach = repeat == 0 ? kReachAll : any_reach(r);
         simd.product(tile.data(), packed.data(), dim, keys.rows.data(), n, reach);
         for (Index j = 0; j < n; ++j) {
           for (Index lane = 0; lane < kRows; ++lane) {
@@ -143,7 +93,7 @@ TEST_P(Primitives, ProductOfALaneDoesNotDependOnTheReachOrTheNumberOfKeys) {
   const Table keys(r, kKeys, dim);
   Floats packed(dim * kRows), whole(kKeys * kRows), part(kKeys * kRows);
   packed.randomise(r);
-  simd.product(whole.data(), packed.data(), dim, keys.rows.data(), kKeys, heed::simd::kReachAll);
+  simd.product(whole.data(), packed.data(), dim, keys.rows.data(), kKeys, kReachAll);
   for (Index n = 1; n <= kKeys; ++n) {
     const Reach reach = any_reach(r);
     simd.product(part.data(), packed.data(), dim, keys.rows.data(), n, reach);
@@ -199,7 +149,7 @@ TEST_P(Primitives, AbsorbIsTheRunningSoftmax) {
     }
     std::copy_n(tile.data(), kKeys * kRows, before.data());
     simd.absorb(tile.data(), n, {max.data(), sum.data(), moment.data(), offset.data()},
-                alpha.data(), heed::simd::kReachAll);
+                alpha.data(), kReachAll);
     for (Index lane = 0; lane < kRows; ++lane) {
       double m = -std::numeric_limits<double>::infinity(), l = 0, t = 0;
       for (const double x : seen[static_cast<std::size_t>(lane)]) m = std::max(m, x);
@@ -229,7 +179,7 @@ TEST_P(Primitives, WeightedSumAddsWhatIsInReach) {
     for (const Index n : {1, 2, 15, 16, 17, 33, 63, 64}) {
       for (int repeat = 0; repeat < 3; ++repeat) {
         const Table values(r, n, width);
-        const Reach reach = repeat == 0 ? heed::simd::kReachAll : any_reach(r);
+        const Reach reach = repeat == 0 ? kReachAll : any_reach(r);
         const Index first = repeat == 2 ? r.integer(0, 63) : 0;
         const Index last = repeat == 2 ? r.integer(first, 64) : 64;
         Floats tile(kKeys * kRows), alpha(kRows), out(kRows * width), expected(kRows * width);
@@ -321,13 +271,13 @@ TEST_P(Primitives, LaneWiseChangesTouchTheirKeysOnly) {
          [&](double x, Index, Index lane) { return x + static_cast<double>(term[lane]); });
   expect("slope",
          [&](float* x, Index n) {
-           simd.slope(x, n, term.data(), lane_position.data(), key_position.data());
+           simd.slope(x, n, term.data(), lane_position.data(), key_position.data(), kReachAll);
          },
          [&](double x, Index j, Index lane) {
            return x - static_cast<double>(term[lane]) *
                           std::abs(static_cast<double>(lane_position[lane] - key_position[j]));
          });
-  expect("soft_cap", [&](float* x, Index n) { simd.soft_cap(x, n, 0.7f); },
+  expect("soft_cap", [&](float* x, Index n) { simd.soft_cap(x, n, 0.7f, kReachAll); },
          [&](double x, Index, Index) {
            return static_cast<double>(0.7f) * std::tanh(x / static_cast<double>(0.7f));
          });
@@ -342,7 +292,7 @@ TEST_P(Primitives, BandPicksTheClampedDistance) {
     alignas(64) std::int32_t start[kRows], offset[kKeys];
     for (auto& x : start) x = static_cast<std::int32_t>(r.integer(-40, 150));
     for (auto& x : offset) x = static_cast<std::int32_t>(r.integer(-60, 60));
-    simd.band(tile.data(), 61, band.data(), rows, start, offset);
+    simd.band(tile.data(), 61, band.data(), rows, start, offset, kReachAll);
     for (Index j = 0; j < kKeys; ++j) {
       for (Index lane = 0; lane < kRows; ++lane) {
         const Index row = std::clamp<Index>(start[lane] - offset[j], 0, rows - 1);

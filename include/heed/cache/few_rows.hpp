@@ -97,7 +97,8 @@ class FewWalk {
 
   States begin() const { return reads_.pack.begin(rows_); }
 
-  // As Walk::load, for tiles [oldest, newest]; the tile before is fetched while this one is used.
+  // As Walk::load, tile after tile from the newest down to `oldest`; while one is used, the next
+  // one is fetched.
   bool load(Index number, Index oldest) {
     const Index b = rows_.batch;
     keys_.first = number * kKeys;
@@ -113,22 +114,30 @@ class FewWalk {
       if (visibility == Visibility::none) return false;
       some_ = visibility == Visibility::some;
     }
-    point(Source::key, keys_, key_);
-    point(Source::value, keys_, value_);
-    if (reads_.cache.options().gate_keys) point(Source::gate, keys_, gate_);
-    if (reads_.in_cache) encode(b);
-    simd::decode().dots(logits_, scaled_, rows_.count, width_, key_, keys_.count,
-                        {value_, CacheAccess::stride(reads_.cache, Source::value)});
-    if (some_) simd::forward().hide(logits_, seen_.lanes, keys_.count);
-    view_ = {logits_, keys_.count};
+    if (ahead_.count > 0 && ahead_of_ == number) {
+      std::swap(key_, next_);
+    } else {
+      point(Source::key, keys_.first, keys_.count, key_);
+    }
+    point(Source::value, keys_.first, keys_.count, value_);
+    keys_.stream[int(Source::key)] = key_;
+    keys_.stream[int(Source::value)] = value_;
+    if (reads_.cache.options().gate_keys) {
+      point(Source::gate, keys_.first, keys_.count, gate_);
+      keys_.stream[int(Source::gate)] = gate_;
+    }
     ahead_ = {};
     if (number > oldest) {
-      Keys next;
-      next.first = keys_.first - kKeys;
-      next.count = kKeys;
-      point(Source::key, next, next_);
-      ahead_ = {next_, width_};
+      point(Source::key, keys_.first - kKeys, kKeys, next_);
+      ahead_ = {next_, kKeys, width_};
+      ahead_of_ = number - 1;
     }
+    if (reads_.in_cache) encode(b);
+    simd::decode().dots(
+        logits_, scaled_, rows_.count, width_, key_, keys_.count,
+        {value_, keys_.count, CacheAccess::stride(reads_.cache, Source::value)});
+    if (some_) simd::forward().hide(logits_, seen_.lanes, keys_.count);
+    view_ = {logits_, keys_.count};
     return true;
   }
   Tile tile() {
@@ -170,12 +179,12 @@ class FewWalk {
     return stateful ? 1 : 0;
   }();
 
-  void point(Source source, Keys& keys, const float** rows) const {
+  // Where the vectors of ranks [first, first + count) stand.
+  void point(Source source, Index first, Index count, const float** rows) const {
     const Index stride = CacheAccess::stride(reads_.cache, source);
     const float* const base = CacheAccess::stream(reads_.cache, source, rows_.batch, rows_.kv_head);
-    const Index* const order = slots_->order() + keys.first;
-    for (Index j = 0; j < keys.count; ++j) rows[j] = base + order[j] * stride;
-    keys.stream[int(source)] = rows;
+    const Index* const order = slots_->order() + first;
+    for (Index j = 0; j < count; ++j) rows[j] = base + order[j] * stride;
   }
   // Keys stored raw, encoded at their rank.
   void encode(Index b) {
@@ -206,12 +215,14 @@ class FewWalk {
   Keys keys_;
   Logits view_;
   Seen seen_;
-  simd::Ahead ahead_;
+  simd::Ahead ahead_;      // the keys of tile ahead_of_
+  Index ahead_of_ = -1;
   bool some_ = false;
-  const float* key_[kKeys];
-  const float* value_[kKeys];
-  const float* gate_[kKeys];
-  const float* next_[kKeys];
+  const float* of_[4][kKeys];
+  const float** key_ = of_[0];
+  const float** next_ = of_[1];
+  const float** value_ = of_[2];
+  const float** gate_ = of_[3];
 };
 
 }  // namespace heed::inline HEED_ABI::detail

@@ -51,6 +51,7 @@ class Step {
       }
     }
     tiles_ = (most + kKeys - 1) / kKeys;
+    with_entropy_ = into.entropy.data != nullptr;
     parts_ = parts_of(tiles_);
     const Index heads = batch_ * reads_.kv_heads;
     results_ = scratch_.results.get(batch_ * reads_.heads * parts_ * PartView::size(width_));
@@ -124,7 +125,7 @@ class Step {
     BlockSoftmax softmax;
     softmax.out = out.data();
     softmax.width = width_;
-    softmax.with_moment = true;
+    softmax.with_moment = with_entropy_;
     std::fill_n(softmax.max, kRows, -INFINITY);
     std::fill_n(softmax.sum, kRows, 0.0f);
     std::fill_n(softmax.moment, kRows, 0.0f);
@@ -253,7 +254,7 @@ class Step {
   CacheScratch& scratch_;
   const Index batch_, blocks_, stride_, width_;
   Index tiles_ = 0, parts_ = 1;
-  bool serial_ = false;
+  bool serial_ = false, with_entropy_ = false;
   float* results_ = nullptr;
   float* kept_ = nullptr;
   float* tops_ = nullptr;

@@ -76,7 +76,8 @@ struct Alibi {
   void forward(const Tile& tile, const State& state) const {
     alignas(64) float position[kKeys];
     key_positions(tile, state, position);
-    simd::forward().slope(tile.logits.data, tile.keys.count, state.slope, state.position, position);
+    simd::forward().slope(tile.logits.data, tile.keys.count, state.slope, state.position, position,
+                          tile.reach);
   }
 
   // d loss / d slope[head] = -sum of adjoint |i - j|; logits pass unchanged.

@@ -32,7 +32,9 @@ class Band {
     if (low == high) return simd::forward().shift(tile.logits.data, tile.keys.count, columns);
     const Index rows = high - low + 1;
     pieces(tile, low, [&](Index first, Index count, const auto* start, const auto* offset) {
-      simd::forward().band(tile.logits.data + first * kRows, count, columns, rows, start, offset);
+      const simd::Reach& reach = count == tile.keys.count ? tile.reach : simd::kReachAll;
+      simd::forward().band(tile.logits.data + first * kRows, count, columns, rows, start, offset,
+                           reach);
     });
   }
 

@@ -23,7 +23,7 @@ struct SoftCap {
                      "a finite number above 0");
   }
   void forward(const Tile& tile) const {
-    simd::forward().soft_cap(tile.logits.data, tile.keys.count, cap);
+    simd::forward().soft_cap(tile.logits.data, tile.keys.count, cap, tile.reach);
   }
   void backward(const Tile& tile, Adjoint& adjoint) const {   // 1 - tanh^2(x / cap)
     simd::backward().soft_cap_adjoint(adjoint.logits.data, tile.logits.data, tile.keys.count, cap);

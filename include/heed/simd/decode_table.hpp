@@ -17,12 +17,13 @@ namespace heed::inline HEED_ABI::simd {
 inline constexpr Index kFew = 4;   // query rows are padded to multiples of this
 
 struct Ahead {
-  const float* const* rows = nullptr;   // [n], or nullptr
-  Index width = 0;                      // floats of each
+  const float* const* rows = nullptr;
+  Index count = 0, width = 0;           // of rows, and floats of each
 };
 
 struct DecodeTable {
-  // tile[j * kRows + lane] = queries[lane] . keys[j] for j < n and lane < count; queries are
+  // tile[j * kRows + lane] = queries[lane] . keys[j] for j < n and lane < count (lanes up to the next
+  // multiple of kFew are written with anything); queries are
   // [count padded to kFew][width], width a multiple of kPad.
   void (*dots)(float* tile, const float* queries, Index count, Index width,
                const float* const* keys, Index n, const Ahead& ahead);

@@ -122,9 +122,6 @@ struct SoftCap {
 inline void exp2_all(float* x, Index n) { for_each(x, n, Exp2{}); }
 inline void sigmoid_all(float* x, Index n) { for_each(x, n, Sigmoid{}); }
 inline void tanh_all(float* x, Index n) { for_each(x, n, Tanh{}); }
-inline void soft_cap(float* tile, Index n, float cap) {
-  for_each(tile, n * kRows, SoftCap{splat(cap), splat(1.0f / cap)});
-}
 inline void weigh(float* x, Index n, float max, float sum) {
   for_each(x, n, Weigh{splat(max), splat(1.0f / sum)});
 }

@@ -34,6 +34,21 @@ HEED_INLINE void for_columns(float* tile, Index n, const Function& function) {
   }
 }
 
+// The same, for the groups of lanes that see any of 16 keys.
+template <class Function>
+HEED_INLINE void for_reached(float* tile, Index n, const Reach& reach, const Function& function) {
+  for (Index begin = 0, chunk = 0; begin < n; begin += kGroup, ++chunk) {
+    const Index end = begin + kGroup < n ? begin + kGroup : n;
+    const Index first = reach.first[chunk] * kGroup, last = reach.last[chunk] * kGroup;
+    for (Index j = begin; j < end; ++j) {
+      for (Index lane = first; lane < last; lane += kLanes) {
+        float* const at = tile + j * kRows + lane;
+        store(at, function(load(at), j, lane));
+      }
+    }
+  }
+}
+
 inline void scale(float* tile, Index n, const float* factor) {
   for_columns(tile, n, [=](F x, Index, Index lane) { return x * load(factor + lane); });
 }
@@ -43,8 +58,8 @@ inline void shift(float* tile, Index n, const float* term) {
 }
 
 inline void slope(float* tile, Index n, const float* slope, const float* lane_position,
-                  const float* key_position) {
-  for_columns(tile, n, [=](F x, Index j, Index lane) {
+                  const float* key_position, const Reach& reach) {
+  for_reached(tile, n, reach, [=](F x, Index j, Index lane) {
     const F distance = load(lane_position + lane) - splat(key_position[j]);
     const F magnitude = from_bits(bits(distance) & 0x7fffffff);
     return fma(-load(slope + lane), magnitude, x);
@@ -52,15 +67,20 @@ inline void slope(float* tile, Index n, const float* slope, const float* lane_po
 }
 
 inline void band(float* tile, Index n, const float* band, Index rows, const std::int32_t* start,
-                 const std::int32_t* key_offset) {
+                 const std::int32_t* key_offset, const Reach& reach) {
   const I last = splat(std::int32_t(rows - 1));
-  for_columns(tile, n, [=](F x, Index j, Index lane) {
+  for_reached(tile, n, reach, [=](F x, Index j, Index lane) {
     I row = load(start + lane) - splat(key_offset[j]);
     row = row < 0 ? I{} : row;
     row = row > last ? last : row;
     const I index = row * std::int32_t(kRows) + lane_numbers() + std::int32_t(lane);
     return x + gather(x, splat(-1), band, index);
   });
+}
+
+inline void soft_cap(float* tile, Index n, float cap, const Reach& reach) {
+  const SoftCap function{splat(cap), splat(1.0f / cap)};
+  for_reached(tile, n, reach, [=](F x, Index, Index) { return function(x); });
 }
 
 // (first half | second half) of x, each element twice; and x with neighbours exchanged.

@@ -67,14 +67,15 @@ struct ForwardTable {
   void (*scale)(float* tile, Index n, const float* factor);
   // tile[j][lane] += term[lane]
   void (*shift)(float* tile, Index n, const float* term);
-  // tile[j][lane] -= slope[lane] * |lane_position[lane] - key_position[j]|
+  // Within reach: tile[j][lane] -= slope[lane] * |lane_position[lane] - key_position[j]|
   void (*slope)(float* tile, Index n, const float* slope, const float* lane_position,
-                const float* key_position);
-  // tile[j][lane] += band[row * kRows + lane], row = clamp(start[lane] - key_offset[j], 0, rows - 1)
+                const float* key_position, const Reach& reach);
+  // Within reach: tile[j][lane] += band[row * kRows + lane],
+  // row = clamp(start[lane] - key_offset[j], 0, rows - 1)
   void (*band)(float* tile, Index n, const float* band, Index rows, const std::int32_t* start,
-               const std::int32_t* key_offset);
-  // tile = cap * tanh(tile / cap)
-  void (*soft_cap)(float* tile, Index n, float cap);
+               const std::int32_t* key_offset, const Reach& reach);
+  // Within reach: tile = cap * tanh(tile / cap)
+  void (*soft_cap)(float* tile, Index n, float cap, const Reach& reach);
   // Rotates pairs of x: halves pairs (i, i + width/2), otherwise (2i, 2i + 1). adjoint: backwards.
   void (*rotate)(float* x, Index width, const float* cosine, const float* sine, bool halves,
                  bool adjoint);
