@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The pack backwards: the scores of one tile are run forward once more, each one's input is kept,
-// and the adjoints are taken in reverse order. A few tiles of scratch per score, nothing per key.
+// and the adjoints are taken in reverse order. At most kKept tiles of scratch per score.
 
 #pragma once
 
 #include <tuple>
+#include <vector>
 
 #include "../core/buffer.hpp"
 #include "pack.hpp"
@@ -88,24 +89,26 @@ class Tape {
   using Policies = Pack<Ps...>;
   using Parameters = PolicyGradients<Ps...>;
 
-  // Tiles whose logits may be kept from a first walk to the second. A gate walk is over after a few
-  // tiles as a rule, so a few are enough; their number is fixed, so memory does not grow.
-  static constexpr Index kKept = 4;
+  // Tiles whose logits may be kept from a first walk to the second, which saves a product and a walk
+  // of the scores. Memory comes as they do: a gate walk is over after a few as a rule, and never are
+  // there more than these, two megabytes with one score.
+  static constexpr Index kKept = 64;
 
-  explicit Tape(const Policies& pack)
-      : pack_(pack), inputs_((kSlots * (kScores + 1)) * kKeys * kRows) {}
+  explicit Tape(const Policies& pack) : pack_(pack), kept_(1) {}
 
   // Runs the scores and keeps what each one received, in slot 0 or one of 1 ... kKept.
   const float* forward(const Tile& tile, typename Policies::States& states, Index slot = 0) {
     slot_ = slot;
+    while (Index(kept_.size()) <= slot) kept_.emplace_back();
     const std::size_t count = std::size_t(tile.keys.count * kRows);
     const float* const offset = pack_.forward(tile, states, [&](std::size_t i) {
       std::copy_n(tile.logits.data, count, input(i));
     });
     if (slot != 0) {
       std::copy_n(tile.logits.data, count, input(sizeof...(Ps)));
-      offsets_[slot - 1].given = offset != nullptr;
-      if (offset != nullptr) std::copy_n(offset, kRows, offsets_[slot - 1].lanes);
+      Kept& kept = kept_[std::size_t(slot)];
+      kept.has_offset = offset != nullptr;
+      if (offset != nullptr) std::copy_n(offset, kRows, kept.offset);
     }
     return offset;
   }
@@ -113,7 +116,8 @@ class Tape {
   const float* recall(const Tile& tile, Index slot) {
     slot_ = slot;
     std::copy_n(input(sizeof...(Ps)), tile.keys.count * kRows, tile.logits.data);
-    return offsets_[slot - 1].given ? offsets_[slot - 1].lanes : nullptr;
+    const Kept& kept = kept_[std::size_t(slot)];
+    return kept.has_offset ? kept.offset : nullptr;
   }
 
   // adjoint.logits: d loss / d logit after all scores -> before them. restore() puts the carries
@@ -148,7 +152,6 @@ class Tape {
 
  private:
   static constexpr Index kScores = (Index{0} + ... + Index(Score<Ps>));
-  static constexpr Index kSlots = Policies::kCarry > 0 ? kKept + 1 : 1;
 
   template <std::size_t i>
   using Policy = typename Policies::template Policy<i>;
@@ -158,9 +161,9 @@ class Tape {
   // The i-th policy's input in the current slot, among those of the scores only.
   float* input(std::size_t i) {
     constexpr bool kIsScore[] = {Score<Ps>..., false};
-    Index number = slot_ * (kScores + 1);
+    Index number = 0;
     for (std::size_t j = 0; j < i; ++j) number += kIsScore[j];
-    return inputs_.data() + number * kKeys * kRows;
+    return kept_[std::size_t(slot_)].inputs.data() + number * kKeys * kRows;
   }
 
   template <std::size_t n>   // the first n policies, last to first
@@ -247,14 +250,15 @@ class Tape {
     (f(pack_.template policy<i>(), gradients.template at<i>()), ...);
   }
 
-  struct Offset {
-    alignas(64) float lanes[kRows];
-    bool given = false;
+  // One tile: what each score received, and the logits after all of them.
+  struct Kept {
+    Buffer<float> inputs{(kScores + 1) * kKeys * kRows};
+    alignas(64) float offset[kRows];
+    bool has_offset = false;
   };
 
   const Policies& pack_;
-  Buffer<float> inputs_;
-  Offset offsets_[kKept];
+  std::vector<Kept> kept_;   // [0] of the tile at hand, [slot] for later
   Index slot_ = 0;
 };
 
