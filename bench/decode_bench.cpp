@@ -4,6 +4,8 @@
 //
 //   bandwidth_share  bytes of keys and values / time / the rate at which this thread just read a
 //                    block of that size (bandwidth.hpp)
+//   fma_share        the step's flops / time / the calibrated multiply-add rate; the larger of the
+//                    two shares says what limits a step
 //   over_plain       time / time of the plain step over as many keys, samples alternating
 //   plain_2_threads  is in wall time, over_plain being the inverse of its speed-up
 //
@@ -34,6 +36,7 @@ struct Decoding {
     heed::prefill(*prompt.q, *prompt.k, *prompt.v, cache, heed::causal & heed::Window{1});
     into.out = *next.out;
   }
+  double flops() const { return 4.0 * double(p.heads * p.len * p.dim); }
   double bytes() const { return 8.0 * double(p.kv_heads * p.len * p.dim); }
   template <class Device, class... Ps>
   double seconds_of_step(const Device& device, const Ps&... policies) {
@@ -53,6 +56,7 @@ void step(benchmark::State& state, const Problem& p, double gate, const Device& 
           const Ps&... policies) {
   Decoding d(p, gate);
   const Bandwidth memory(Index(d.bytes()));
+  Calibration calibration;
   const double before = memory.rate();
   std::vector<double> plain, other;
   d.seconds_of_step(heed::Serial{}), d.seconds_of_step(device, policies...);
@@ -63,6 +67,8 @@ void step(benchmark::State& state, const Problem& p, double gate, const Device& 
     state.SetIterationTime(took);
   }
   const double rate = (before + memory.rate()) / 2;
+  calibration.describe(state);
+  state.counters["fma_share"] = calibration.share(d.flops(), median(other));
   state.counters["over_plain"] = median(other) / median(plain);
   state.counters["bandwidth_share"] = d.bytes() / median(other) / rate;
   state.counters["GB_per_s"] = 1e-9 * d.bytes() / median(other);

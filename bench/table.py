@@ -285,13 +285,80 @@ def peers(results):
     return titled(lines, table(["", "D 64", "D 128"], rows))
 
 
+CACHED = [(heads, dim) for heads in (32, 8) for dim in DIMS]
+CACHE_LENGTHS = (512, 4096, 32768)
+
+
+def cached(results, file, what, policy, heads, dim, length):
+    name = f"{file}/policy:{policy}/heads:{heads}/kv_heads:8/len:{length}/dim:{dim}/min_time:0.300"
+    return results.median(file, name, what)
+
+
+def decode(results):
+    head = ["Keys"] + [f"D {dim}, {heads}/8 heads" for heads, dim in CACHED]
+    rows = []
+    for length in CACHE_LENGTHS:
+        row = [f"{length}"]
+        for heads, dim in CACHED:
+            get = lambda what: cached(results, "decode", what, "plain", heads, dim, length)
+            if get("bandwidth_share") is None:
+                row.append("–")
+                continue
+            row.append(f"{get('real_time'):.0f} µs, {100 * get('bandwidth_share'):.0f} % "
+                       f"of {get('read_GB_per_s'):.0f} GB/s, "
+                       f"{100 * get('fma_share'):.0f} % of the multiply-add rate")
+        rows.append(row)
+    lines = titled(["### One decode step: time, share of the read bandwidth, share of the "
+                    "multiply-add rate", ""], table(head, rows))
+    for title, file, policies in (
+            ("### Decode: time over the plain step with as many keys", "decode",
+             ("cope", "cope_small_gates", "alibi", "rope", "plain_2_threads")),
+            ("### Decode with a full cache that evicts, over the plain step with as many keys",
+             "eviction", ("window", "window+4", "tova", "tova_head", "h2o", "tova+cope"))):
+        rows = []
+        for policy in policies:
+            for length in CACHE_LENGTHS:
+                values = [cached(results, file, "over_plain", policy, heads, dim, length)
+                          for heads, dim in CACHED]
+                rows.append([f"{policy}, {length} keys"] +
+                            ["–" if value is None else f"{value:.2f}" for value in values])
+        lines += titled([title, ""], table(head, rows))
+    return lines
+
+
+def backward(results):
+    lines = ["### Forward + backward: share of the multiply-add rate at 3.5 times the forward flops, "
+             "or time over plain", ""]
+    columns = [(dim, length) for dim in DIMS for length in LENGTHS]
+    columns = [(dim, length) for dim, length in columns
+               if results.median("backward", name_of("backward", "plain", length, dim), "fma_share")]
+    get = lambda policy, what: [results.values("backward", name_of("backward", policy, length, dim),
+                                               what) for dim, length in columns]
+    rows = [["plain, share"] + [figure(x, 100, "{:.0f} %") for x in get("plain", "fma_share")]]
+    policies = sorted({name.split(":", 1)[1].split("/heads")[0]
+                       for name in results.runs.get("backward", {}) if name.startswith("backward/")})
+    for policy in policies:
+        rows.append([policy] + [figure(x) for x in get(policy, "over_plain")])
+    for policy in ("plain", "cope"):
+        rows.append([f"{policy}, two threads over one"] + [
+            figure(results.values("backward", name_of("threads", policy, length, dim), "speed_up"))
+            for dim, length in columns])
+    lines = titled(lines, table([""] + [f"D {dim}, T {length}" for dim, length in columns], rows))
+    rows = [[policy] + [figure(results.values("backward", name_of("memory", policy, length, 64),
+                                              "kib"), 1, "{:.0f}") for length in LENGTHS]
+            for policy in ("plain", "cope")]
+    return lines + titled(["### Memory of a training step beyond operands and results, KiB (D 64)",
+                           ""], table([""] + [f"T {length}" for length in LENGTHS], rows))
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     results = Results(folder)
     if not results.runs:
         sys.exit(f"table.py: no results in {folder}; bench/run makes them")
     lines = machine(results)
-    for part in (prefill, policies, threads, unfused, memory, compile_time, peers, primitives):
+    for part in (prefill, policies, threads, unfused, memory, decode, backward, compile_time, peers,
+                 primitives):
         lines += part(results)
     text = "\n".join(lines)
     if "--into" not in sys.argv:
