@@ -29,11 +29,14 @@ class Progress {
  public:
   Progress(std::string unit, Index total)
       : unit_(std::move(unit)), total_(total), terminal_(isatty(STDERR_FILENO) != 0) {}
-  ~Progress() {
-    if (terminal_ && shown_ > 0) std::fputs("\r\033[K", stderr);
-  }
+  ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
+
+  // Before something is printed in between.
+  void clear() const {
+    if (terminal_ && shown_ > 0) std::fputs("\r\033[K", stderr);
+  }
 
   // `note`: what is known so far, like a running mean.
   void at(Index done, const std::string& note = "") {

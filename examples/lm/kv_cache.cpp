@@ -5,6 +5,7 @@
 #include "kv_cache.hpp"
 
 #include <charconv>
+#include <stdexcept>
 
 namespace lm {
 namespace {
@@ -16,6 +17,15 @@ struct Named {
 constexpr Named kPolicies[] = {{"window", CacheChoice::Policy::window},
                                {"tova", CacheChoice::Policy::tova},
                                {"h2o", CacheChoice::Policy::h2o}};
+
+struct Suffix {
+  std::string_view text;
+  heed::Scope scope;
+};
+constexpr Suffix kScopes[] = {{"-layer", heed::Scope::layer}, {"-head", heed::Scope::head}};
+
+// A step over so few keys is done before a second thread has woken up; the bits are the same.
+constexpr Index kAlone = 512;
 
 // The whole text as a number from 0 to 2^40, or -1.
 Index whole_number(std::string_view text) {
@@ -30,21 +40,27 @@ Index whole_number(std::string_view text) {
 CacheChoice CacheChoice::parse(const std::string& text) {
   CacheChoice choice;
   if (text == "full") return choice;
-  const std::size_t colon = text.find(':'), plus = text.substr(0, colon).find('+');
-  const std::string name = text.substr(0, std::min(colon, plus));
+  const std::size_t colon = text.find(':');
+  std::string_view policy = std::string_view(text).substr(0, colon);
+  for (const Suffix& suffix : kScopes) {
+    if (!policy.ends_with(suffix.text)) continue;
+    policy.remove_suffix(suffix.text.size());
+    choice.scope = suffix.scope;
+    break;
+  }
+  const std::size_t plus = policy.find('+');
   for (const Named& known : kPolicies) {
-    if (name != known.name) continue;
+    if (policy.substr(0, plus) != known.name) continue;
     choice.policy = known.policy;
-    if (plus != std::string::npos) {
-      choice.sinks = whole_number(std::string_view(text).substr(plus + 1, colon - plus - 1));
-    }
+    if (plus != std::string::npos) choice.sinks = whole_number(policy.substr(plus + 1));
     if (colon != std::string::npos) {
       choice.budget = whole_number(std::string_view(text).substr(colon + 1));
     }
   }
   if (choice.policy == Policy::full || choice.budget < 1 || choice.sinks < 0) {
     throw Error("the cache is \"" + text + "\"; it is full, or a policy and its budget, like "
-                "tova:256, h2o:256, window:256 or, with the first 4 tokens, window+4:256");
+                "tova:256, h2o:256, window:256 or, with the first 4 tokens, window+4:256; a policy "
+                "may end in -layer or -head");
   }
   return choice;
 }
@@ -54,7 +70,11 @@ std::string CacheChoice::policy_name() const {
   for (const Named& known : kPolicies) {
     if (policy == known.policy) name = known.name;
   }
-  return sinks > 0 ? name + "+" + std::to_string(sinks) : name;
+  if (sinks > 0) name += "+" + std::to_string(sinks);
+  for (const Suffix& suffix : kScopes) {
+    if (policy != Policy::full && scope == suffix.scope) name += suffix.text;
+  }
+  return name;
 }
 std::string CacheChoice::name() const {
   return policy == Policy::full ? policy_name() : policy_name() + ":" + std::to_string(budget);
@@ -69,6 +89,7 @@ KvCache::Layer KvCache::make(const Config& config, const CacheChoice& choice) {
   options.budget = choice.budget;
   options.sinks = choice.sinks;
   options.scope = choice.scope;
+  options.history = choice.history;
   switch (choice.policy) {
     case CacheChoice::Policy::tova: return heed::Cache(options, heed::Tova{});
     case CacheChoice::Policy::h2o: return heed::Cache(options, heed::HeavyHitters{});
@@ -79,7 +100,11 @@ KvCache::Layer KvCache::make(const Config& config, const CacheChoice& choice) {
 KvCache::KvCache(const Config& config, std::size_t layers, const CacheChoice& choice)
     : config_(config), choice_(choice) {
   layers_.reserve(layers);
-  for (std::size_t i = 0; i < layers; ++i) layers_.push_back(make(config, choice));
+  try {
+    for (std::size_t i = 0; i < layers; ++i) layers_.push_back(make(config, choice));
+  } catch (const std::invalid_argument& e) {
+    throw Error("the cache " + choice.name() + " cannot be: " + e.what());
+  }
 }
 
 void KvCache::attend(const Threads& threads, std::size_t layer, const Matrix& qkv,
@@ -99,13 +124,14 @@ void KvCache::attend(const Threads& threads, std::size_t layer, const Matrix& qk
           heed::attend(threads.device(), into, q, k, v, heed::causal, config_.rope);
           rest.weights = {};
         }
+        const bool full = choice_.policy == CacheChoice::Policy::full;
+        const heed::Prefill how = full ? heed::Prefill::one_shot : choice_.prompt;
         if (qkv.rows() == 1) {
           heed::decode(threads.device(), rest, q, k, v, cache, heed::causal, config_.rope);
+        } else if (how == heed::Prefill::stepwise && choice_.budget <= kAlone) {
+          heed::prefill(rest, q, k, v, cache, how, heed::causal, config_.rope);
         } else {
-          const bool full = choice_.policy == CacheChoice::Policy::full;
-          heed::prefill(threads.device(), rest, q, k, v, cache,
-                        full ? heed::Prefill::one_shot : choice_.prompt, heed::causal,
-                        config_.rope);
+          heed::prefill(threads.device(), rest, q, k, v, cache, how, heed::causal, config_.rope);
         }
       },
       layers_[layer]);
@@ -130,6 +156,11 @@ heed::List<Index> KvCache::positions(Index layer, Index kv_head) const {
 
 heed::CacheStatistics KvCache::statistics(Index layer, Index kv_head) const {
   return std::visit([&](const auto& cache) { return cache.statistics(0, kv_head); },
+                    layers_[static_cast<std::size_t>(layer)]);
+}
+
+heed::List<Index> KvCache::survival(Index layer, Index kv_head) const {
+  return std::visit([&](const auto& cache) { return cache.survival(0, kv_head); },
                     layers_[static_cast<std::size_t>(layer)]);
 }
 

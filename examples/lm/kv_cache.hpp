@@ -27,21 +27,24 @@ struct CacheChoice {
   heed::Scope scope = heed::Scope::policy;
   // How a prompt that is longer than the budget is read; single tokens always evict one by one.
   heed::Prefill prompt = heed::Prefill::one_shot;
+  bool history = false;  // remember how long each token stayed: see KvCache::survival
 
   // "full", "tova:256", "h2o:256", "window:256", "window+4:256"; the number behind + is of sinks.
-  // Throws Error for anything else.
+  // A policy may end in its scope: "tova-head:256", "h2o-layer:256". Throws Error for anything
+  // else.
   static CacheChoice parse(const std::string& text);
-  std::string policy_name() const;  // "window+4"
+  std::string policy_name() const;  // "window+4", "tova-head"
   std::string name() const;         // "window+4:256"
 };
 
 class KvCache {
  public:
+  // Throws Error for a budget too small for what must stay.
   KvCache(const Config& config, std::size_t layers, const CacheChoice& choice = {});
 
   // Reads the keys and values of new tokens and lets their queries attend to what is held and to
-  // each other, not later. qkv [tokens, (heads + 2 kv_heads) dim]; into.out [1, heads, tokens, dim].
-  // into.weights is for a text that is read in one piece, with nothing before it.
+  // each other, not later. qkv [tokens, (heads + 2 kv_heads) dim]; into.out [1, heads, tokens,
+  // dim]. into.weights is for a text that is read in one piece, with nothing before it.
   void attend(const Threads& threads, std::size_t layer, const Matrix& qkv,
               const heed::Into& into);
 
@@ -51,6 +54,9 @@ class KvCache {
   // What a layer holds for a kv head: positions, ascending.
   heed::List<Index> positions(Index layer, Index kv_head) const;
   heed::CacheStatistics statistics(Index layer, Index kv_head) const;
+  // How many tokens each one saw come before it went, -1 while it is held; by order of coming.
+  // Empty without CacheChoice::history, and for a full cache.
+  heed::List<Index> survival(Index layer, Index kv_head) const;
   // Of the tokens held, those among the last `budget` read: mean over layers and kv heads.
   double recent_share() const;
   // In how many layers and kv heads, of all, the first token is still held: 0 to 1.

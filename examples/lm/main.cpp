@@ -36,6 +36,9 @@ class Program {
     add_map();
     add_entropy();
     add_bench();
+    add_sweep();
+    add_kept();
+    add_passkey();
   }
 
   int run(int argc, char** argv) {
@@ -77,7 +80,7 @@ class Program {
         ->check(CLI::Range(least, Index{1} << 40))->capture_default_str();
   }
 
-  static void remembering(CLI::App* app, lm::Remembering& value) {
+  static void cache(CLI::App* app, lm::Remembering& value) {
     app->add_option("--cache", value.cache, "which keys stay: full, tova:256, h2o:256, window:256, "
                     "window+4:256 (with the first 4 tokens), ...")->capture_default_str();
     const std::map<std::string, heed::Scope> scopes{{"layer", heed::Scope::layer},
@@ -85,9 +88,12 @@ class Program {
     app->add_option("--scope", value.scope, "one set of keys per layer or per key head (default: "
                     "what the policy was published with)")
         ->transform(CLI::CheckedTransformer(scopes));
+  }
+  template <class T>
+  static CLI::Option* prefill(CLI::App* app, T& value) {
     const std::map<std::string, heed::Prefill> ways{{"one-shot", heed::Prefill::one_shot},
                                                     {"stepwise", heed::Prefill::stepwise}};
-    app->add_option("--prefill", value.prefill, "a prompt is attended in full and then cut to the "
+    return app->add_option("--prefill", value, "a prompt is attended in full and then cut to the "
                     "budget (one-shot, the default), or cut after each token (stepwise)")
         ->transform(CLI::CheckedTransformer(ways));
   }
@@ -107,7 +113,8 @@ class Program {
         ->check(CLI::Range(0.0, 100.0))->capture_default_str();
     count(c, "--top-k", generate_.sampling.top_k, "draw from the likeliest k; 0: from all", 0);
     c->add_option("--seed", generate_.sampling.seed, "of the draws")->capture_default_str();
-    remembering(c, generate_.remembering);
+    cache(c, generate_.remembering);
+    prefill(c, generate_.remembering.prefill);
   }
   void add_perplexity() {
     CLI::App* const c =
@@ -137,6 +144,46 @@ class Program {
         ->delimiter(',')->capture_default_str();
     count(c, "--steps", bench_.steps, "how many of them are generated", 1);
   }
+  void add_sweep() {
+    CLI::App* const c = add("sweep", "perplexity by policy and budget", sweep_, lm::sweep);
+    c->add_option("--text", sweep_.text, "text file")->required();
+    c->add_option("--policies", sweep_.policies, "caches without their budgets; -layer or -head "
+                  "may follow a name")->delimiter(',')->capture_default_str();
+    c->add_option("--budgets", sweep_.budgets, "tokens kept per layer, below --chunk")
+        ->delimiter(',')->capture_default_str();
+    count(c, "--chunk", sweep_.chunk, "tokens that are read from an empty cache", 2);
+    count(c, "--tokens", sweep_.tokens, "of the text, whole chunks of it; 0: all", 0);
+    c->add_option("--csv", sweep_.csv, "the numbers as a file");
+    c->add_option("--svg", sweep_.svg, "where the picture goes")->capture_default_str();
+  }
+  void add_kept() {
+    CLI::App* const c = add("kept", "shows which tokens a bounded cache keeps", kept_, lm::kept);
+    c->add_option("--text", kept_.text, "text file")->required();
+    cache(c, kept_.remembering);
+    count(c, "--tokens", kept_.tokens, "the first so many tokens of the text", 1);
+    c->add_option("--layer", kept_.layer, "of one layer, from 0 (default: over all layers)");
+    c->add_option("--html", kept_.html, "the text as a page, shaded by who keeps it");
+    c->add_option("--svg", kept_.svg, "the same as a picture");
+    count(c, "--least", kept_.least, "occurrences of a token in the table of what stays longest",
+          1);
+    count(c, "--count", kept_.count, "rows of that table", 1);
+  }
+  void add_passkey() {
+    CLI::App* const c = add("passkey", "is a number found again that a long text hides?", passkey_,
+                            lm::passkey);
+    c->add_option("--lengths", passkey_.lengths, "tokens of the prompt")
+        ->delimiter(',')->capture_default_str();
+    c->add_option("--depths", passkey_.depths, "where in the text the number is, 0 to 1")
+        ->delimiter(',')->capture_default_str();
+    c->add_option("--cache", passkey_.caches, "which keys stay, as in generate, one or more")
+        ->delimiter(',')->capture_default_str();
+    prefill(c, passkey_.prefills)->delimiter(',');
+    count(c, "--keys", passkey_.keys, "numbers per length and depth", 1);
+    c->add_option("--seed", passkey_.seed, "of the numbers")->capture_default_str();
+    c->add_flag("--chat", passkey_.chat, "as the model's own chat template asks");
+    c->add_option("--csv", passkey_.csv, "the answers as a file");
+    c->add_option("--svg", passkey_.svg, "where the picture goes")->capture_default_str();
+  }
 
   CLI::App app_;
   std::string model_ = lm::default_model().string();
@@ -148,6 +195,9 @@ class Program {
   lm::Map map_;
   lm::Entropy entropy_;
   lm::Bench bench_;
+  lm::Sweep sweep_;
+  lm::Kept kept_;
+  lm::Passkey passkey_;
 };
 
 }  // namespace

@@ -7,32 +7,12 @@
 #include <cstdio>
 #include <utility>
 
+#include "../chat.hpp"
 #include "../clock.hpp"
 #include "commands.hpp"
 
 namespace lm {
 namespace {
-
-// ChatML, as far as a file's own template asks for it: its system message, then the user's.
-std::string chat(const Session& session, const std::string& prompt) {
-  const std::string_view written = session.chat_template;
-  if (written.find("<|im_start|>") == std::string_view::npos) {
-    throw Error(written.empty() ? "the model file has no chat template; leave --chat out"
-                                : "the model file's chat template is not ChatML; leave --chat out");
-  }
-  std::string text;
-  constexpr std::string_view kSystem = "<|im_start|>system\n", kEnd = "<|im_end|>";
-  const std::size_t begin = written.find(kSystem);
-  const std::size_t end = begin == std::string_view::npos ? begin : written.find(kEnd, begin);
-  if (end != std::string_view::npos) {
-    const std::string_view system = written.substr(begin, end - begin);
-    // Words that are filled in are no default.
-    if (system.find('{') == std::string_view::npos && system.find('\'') == std::string_view::npos) {
-      text.append(system).append(kEnd).append("\n");
-    }
-  }
-  return text + "<|im_start|>user\n" + prompt + "<|im_end|>\n<|im_start|>assistant\n";
-}
 
 std::vector<int> encode(const Session& session, const std::string& prompt) {
   std::vector<int> ids = session.tokenizer->known(session.tokenizer->prompt(prompt, true));
@@ -62,8 +42,9 @@ void next(Session& session, const Next& options) {
 
 void generate(Session& session, const Generate& options) {
   const Model& model = *session.model;
-  const std::vector<int> ids =
-      encode(session, options.chat ? chat(session, options.prompt) : options.prompt);
+  const std::vector<int> ids = encode(
+      session, options.chat ? chat(session.chat_template, options.prompt, "leave --chat out")
+                            : options.prompt);
   KvCache cache = model.new_cache(options.remembering.choice());
   if (!options.chat) std::fputs(options.prompt.c_str(), stdout);
   std::fflush(stdout);

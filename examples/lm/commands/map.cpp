@@ -5,7 +5,6 @@
 // (heed::Into{.weights}).
 
 #include <cstdio>
-#include <fstream>
 
 #include "../token_map.hpp"
 #include "commands.hpp"
@@ -15,15 +14,9 @@ namespace lm {
 void map(Session& session, const Map& options) {
   const Model& model = *session.model;
   const Index heads = model.config().heads;
-  const auto check = [](const char* name, Index value, Index least, Index most) {
-    if (value < least || value > most) {
-      throw Error(std::string(name) + " is " + number(value) + "; it is " + number(least) + " to " +
-                  number(most));
-    }
-  };
-  check("--layer", options.layer, 0, model.layers() - 1);
-  check("--head", options.head, 0, heads - 1);
-  check("--tokens", options.tokens, 1, std::min(Model::kPiece, model.config().context));
+  check_range("--layer", options.layer, 0, model.layers() - 1);
+  check_range("--head", options.head, 0, heads - 1);
+  check_range("--tokens", options.tokens, 1, std::min(Model::kPiece, model.config().context));
   const std::vector<int> ids = read_text(session, options.text, options.tokens, 1);
   const Index n = static_cast<Index>(ids.size());
 
@@ -39,11 +32,8 @@ void map(Session& session, const Map& options) {
   const Eigen::Map<const Matrix> cells(weights.data() + options.head * n * n, n, n);
   std::vector<std::string> labels;
   for (const int id : ids) labels.push_back(label(session, id));
-  std::ofstream out(options.svg, std::ios::binary);
-  out << draw_tokens("Layer " + number(options.layer) + ", head " + number(options.head), labels,
-                     cells);
-  out.close();
-  if (!out) throw Error("the picture " + options.svg + " cannot be written");
+  save(options.svg, draw_tokens("Layer " + number(options.layer) + ", head " +
+                                    number(options.head), labels, cells));
 
   std::printf("%s: %s tokens. The keys that get most of the attention, over all queries that see "
               "them:\n", options.svg.c_str(), number(n).c_str());

@@ -73,19 +73,45 @@ std::size_t character(std::string_view text) {
 
 }  // namespace
 
-std::string label(const Session& session, int id) {
-  const std::string piece = session.tokenizer->piece(id);
+void save(const std::string& path, const std::string& bytes) {
+  std::ofstream out(path, std::ios::binary);
+  out << bytes;
+  out.close();
+  if (!out) throw Error(path + " cannot be written");
+}
+void check_writable(const std::string& path) {
+  if (!path.empty() && !std::ofstream(path, std::ios::app)) {
+    throw Error(path + " cannot be written");
+  }
+}
+
+void check_range(const char* option, Index value, Index least, Index most) {
+  if (value < least || value > most) {
+    throw Error(std::string(option) + " is " + number(value) + "; it is " + number(least) +
+                " to " + number(most));
+  }
+}
+
+std::string readable(std::string_view piece) {
   std::string word;
   for (std::size_t i = 0; i < piece.size();) {
     const auto byte = static_cast<unsigned char>(piece[i]);
     const std::size_t length = character(std::string_view(piece).substr(i));
     char hex[8];
     std::snprintf(hex, sizeof hex, "\\x%02x", unsigned{byte});
-    if (byte == ' ') word += "·";
-    else if (byte == '\n') word += "↵";
-    else if (length == 0 || byte < 0x20 || byte == 0x7F) word += hex;
-    else word += piece.substr(i, length);
+    const bool plain = byte == '\n' || (length > 0 && byte >= 0x20 && byte != 0x7F);
+    word += plain ? piece.substr(i, length) : hex;
     i += std::max<std::size_t>(length, 1);
+  }
+  return word;
+}
+
+std::string label(const Session& session, int id) {
+  std::string word;
+  for (const char c : readable(session.tokenizer->piece(id))) {
+    if (c == ' ') word += "·";
+    else if (c == '\n') word += "↵";
+    else word += c;
   }
   return word;
 }
