@@ -24,7 +24,7 @@ struct Suffix {
 };
 constexpr Suffix kScopes[] = {{"-layer", heed::Scope::layer}, {"-head", heed::Scope::head}};
 
-// A step over so few keys is done before a second thread has woken up; the bits are the same.
+// A step over so few keys was no faster on two threads than alone; the bits are the same.
 constexpr Index kAlone = 512;
 
 // The whole text as a number from 0 to 2^40, or -1.

@@ -49,7 +49,7 @@ std::string for_terminal(const std::vector<std::string>& pieces, const std::vect
   constexpr const char* kPlain = "\033[0m";
   std::string text;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const int level = static_cast<int>(std::ceil(3 * share[i] - 1e-9));
+    const int level = static_cast<int>(std::lround(3 * share[i]));
     bool coloured = false;
     for (const char c : pieces[i]) {  // a colour does not go across the end of a line
       const bool wanted = level > 0 && c != '\n';
