@@ -133,8 +133,8 @@ template <int rows>
 HEED_INLINE void weighted_columns(float* out, Index width, const float* tile,
                                   const float* const* values, Index n, const float* alpha,
                                   const Ahead& ahead) {
-  constexpr int registers = HEED_LANES == 16 ? 16 : 8;
-  constexpr int most = registers / (rows == 3 ? 4 : rows) < 8 ? registers / (rows == 3 ? 4 : rows) : 8;
+  constexpr int registers = HEED_LANES == 16 ? 16 : 8, fit = registers / (rows == 3 ? 4 : rows);
+  constexpr int most = fit < 8 ? fit : 8;
   Index column = 0;
   for (; column + most * kLanes <= width; column += most * kLanes) {
     weighted_few<rows, most>(out, width, tile, values, column, n, alpha, ahead);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Included once per instruction set: the softmax of a tile with few query rows. A vector holds four
-// lanes of kLanes / 4 keys ("quads"), so that with four heads per kv head no lane is idle. Sums over
-// keys are added up in an order that depends on the number of keys alone.
+// lanes of kLanes / 4 keys ("quads"), so with four query heads per kv head no lane is idle. The
+// order of sums over keys depends on the number of keys alone.
 
 namespace heed::inline HEED_ABI::simd::HEED_LEVEL {
 

@@ -22,9 +22,9 @@ struct Ahead {
 };
 
 struct DecodeTable {
-  // tile[j * kRows + lane] = queries[lane] . keys[j] for j < n and lane < count (lanes up to the next
-  // multiple of kFew are written with anything); queries are
-  // [count padded to kFew][width], width a multiple of kPad.
+  // tile[j * kRows + lane] = queries[lane] . keys[j] for j < n and lane < count; lanes up to the
+  // next multiple of kFew are written with anything. Queries are [count padded to kFew][width],
+  // width a multiple of kPad.
   void (*dots)(float* tile, const float* queries, Index count, Index width,
                const float* const* keys, Index n, const Ahead& ahead);
   // ForwardTable::absorb for lanes < count (others are left as they are or written with anything).
