@@ -24,9 +24,6 @@ struct Suffix {
 };
 constexpr Suffix kScopes[] = {{"-layer", heed::Scope::layer}, {"-head", heed::Scope::head}};
 
-// A step over so few keys was no faster on two threads than alone; the bits are the same.
-constexpr Index kAlone = 512;
-
 // The whole text as a number from 0 to 2^40, or -1.
 Index whole_number(std::string_view text) {
   Index value = -1;
@@ -128,8 +125,6 @@ void KvCache::attend(const Threads& threads, std::size_t layer, const Matrix& qk
         const heed::Prefill how = full ? heed::Prefill::one_shot : choice_.prompt;
         if (qkv.rows() == 1) {
           heed::decode(threads.device(), rest, q, k, v, cache, heed::causal, config_.rope);
-        } else if (how == heed::Prefill::stepwise && choice_.budget <= kAlone) {
-          heed::prefill(rest, q, k, v, cache, how, heed::causal, config_.rope);
         } else {
           heed::prefill(threads.device(), rest, q, k, v, cache, how, heed::causal, config_.rope);
         }

@@ -27,7 +27,7 @@ class Growing {
 
 struct CacheScratch {
   Recycler caller;
-  Growing<Index> counts, positions;
+  Growing<Index> counts, positions, left;
   Growing<float> results;         // per (entry, head, part): see step.hpp
   Growing<float> kept, tops, shares;
 

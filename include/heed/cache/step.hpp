@@ -9,6 +9,8 @@
 
 #pragma once
 
+#include <atomic>
+
 #include "../kernel/into.hpp"
 #include "few_rows.hpp"
 
@@ -62,9 +64,11 @@ class Step {
       tops_ = scratch_.tops.get(at_a_time * tiles_ * stride_);
       shares_ = scratch_.shares.get(heads * tiles_ * kKeys);
     }
-    // One job per kv head finishes what it began, while the weights are at hand; several threads
-    // get a job per part. The parts and their merge are the same.
+    // One job per kv head, or several threads get one per part; the last one merges the parts, in
+    // an order of their own, while the weights are at hand.
     const Index pieces = blocks_ * parts_, jobs_per_head = serial_ ? 1 : pieces;
+    Index* const left = scratch_.left.get(heads);   // jobs of a head that are not done
+    std::fill_n(left, heads, jobs_per_head);
     run(executor, heads * jobs_per_head, [&](Index job) {
       const Index head = job / jobs_per_head, b = head / reads_.kv_heads;
       const Index g = head % reads_.kv_heads, first = job % jobs_per_head;
@@ -73,16 +77,8 @@ class Step {
       for (Index piece = first; piece < first + pieces / jobs_per_head; ++piece) {
         attend(b, g, piece / parts_, piece % parts_);
       }
-      if (jobs_per_head == 1) finish(b, g, into, t);
+      if (std::atomic_ref(left[head]).fetch_sub(1) == 1) finish(b, g, into, t);
     });
-    if (jobs_per_head > 1) {
-      run(executor, heads, [&](Index head) {
-        const Index b = head / reads_.kv_heads;
-        if (!active[b]) return;
-        const CacheScratch::Loan loan(scratch_);
-        finish(b, head % reads_.kv_heads, into, t);
-      });
-    }
     for (Index b = 0; b < batch_; ++b) {
       for (Index g = 0; active[b] && g < CacheAccess::banks(reads_.cache); ++g) settle(b, g);
     }

@@ -64,12 +64,16 @@ class Counted {
       job_(i);
       ++done;
     }
-    if (done == 0) return;
-    const std::lock_guard lock(mutex_);
-    finished_ += done;
-    if (finished_ == n_) all_.notify_all();
+    if (done == 0 || finished_.fetch_add(done) + done != n_) return;
+    const std::lock_guard lock(mutex_);   // whoever waits has not looked yet, or is waiting
+    all_.notify_all();
   }
+  // Looks for some ten microseconds before it sleeps: waking up takes longer than a decode step's
+  // last job.
   void wait() {
+    for (int i = 0; i < 20'000; ++i) {
+      if (finished_ == n_) return;
+    }
     std::unique_lock lock(mutex_);
     all_.wait(lock, [this] { return finished_ == n_; });
   }
@@ -77,8 +81,7 @@ class Counted {
  private:
   const Job job_;
   const Index n_;
-  std::atomic<Index> next_ = 0;
-  Index finished_ = 0;
+  std::atomic<Index> next_ = 0, finished_ = 0;
   std::mutex mutex_;
   std::condition_variable all_;
 };
