@@ -38,14 +38,13 @@ TEST_P(FewRows, DotsAreThoseOfEveryPair) {
             if (j >= n || lane >= (count + 3) / 4 * 4) {
               ASSERT_EQ(found, kUntouched) << "key " << j << " of " << n << ", lane " << lane;
             } else if (lane < count) {
-              double exact = 0, size = 0;
+              Exact exact;
               for (Index d = 0; d < width; ++d) {
-                const double term = static_cast<double>(queries[lane * width + d]) *
-                                    static_cast<double>(keys.rows[static_cast<std::size_t>(j)][d]);
-                exact += term;
-                size += std::abs(term);
+                exact.add(static_cast<double>(queries[lane * width + d]) *
+                          static_cast<double>(keys.rows[static_cast<std::size_t>(j)][d]));
               }
-              ASSERT_NEAR(found, exact, 2e-6 * size) << "key " << j << ", lane " << lane;
+              ASSERT_NEAR(found, exact.value, 2e-6 * exact.size)
+                  << "key " << j << ", lane " << lane;
             }
           }
         }
@@ -168,15 +167,10 @@ TEST_P(FewRows, WeightedSumAddsToTheRowsAskedFor) {
               ASSERT_EQ(found, before[lane * width + d]) << "lane " << lane << " is not asked for";
               continue;
             }
-            double exact = static_cast<double>(before[lane * width + d] * alpha[lane]);
-            double size = std::abs(exact);
-            for (Index j = 0; j < n; ++j) {
-              const double term = static_cast<double>(tile[j * kRows + lane]) *
-                                  static_cast<double>(values.rows[static_cast<std::size_t>(j)][d]);
-              exact += term;
-              size += std::abs(term);
-            }
-            ASSERT_NEAR(found, exact, 2e-6 * size + 1e-12) << "lane " << lane << ", column " << d;
+            const Exact exact = weighted(before[lane * width + d] * alpha[lane], tile, lane,
+                                         values, d, n);
+            ASSERT_NEAR(found, exact.value, 2e-6 * exact.size + 1e-12)
+                << "lane " << lane << ", column " << d;
           }
         }
       }

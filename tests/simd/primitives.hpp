@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <heed/simd/dispatch.hpp>
 #include <limits>
 #include <new>
@@ -66,5 +67,26 @@ struct Table {
     for (Index i = 0; i < n; ++i) rows.push_back(memory.data() + 1 + i * width);
   }
 };
+
+// A sum in double, and the sum of its terms' sizes, which its rounding is measured by.
+struct Exact {
+  double value = 0, size = 0;
+
+  void add(double term) {
+    value += term;
+    size += std::abs(term);
+  }
+};
+// start + what keys 0 ... n - 1 give a lane: sum_j tile[j][lane] values[j][d].
+inline Exact weighted(float start, const Floats& tile, Index lane, const Table& values, Index d,
+                      Index n) {
+  Exact sum;
+  sum.add(static_cast<double>(start));
+  for (Index j = 0; j < n; ++j) {
+    sum.add(static_cast<double>(tile[j * kRows + lane]) *
+            static_cast<double>(values.rows[static_cast<std::size_t>(j)][d]));
+  }
+  return sum;
+}
 
 }  // namespace support

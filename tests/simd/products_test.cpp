@@ -203,15 +203,10 @@ TEST_P(Primitives, WeightedSumAddsWhatIsInReach) {
                   << "lane " << lane << " is not asked for";
               continue;
             }
-            double exact = static_cast<double>(expected[lane * width + d] * alpha[lane]);
-            double size = std::abs(exact);
-            for (Index j = 0; j < n; ++j) {
-              const double term = static_cast<double>(tile[j * kRows + lane]) *
-                                  static_cast<double>(values.rows[static_cast<std::size_t>(j)][d]);
-              exact += term;
-              size += std::abs(term);
-            }
-            ASSERT_NEAR(found, exact, 2e-6 * size + 1e-12) << "lane " << lane << ", column " << d;
+            const Exact exact = weighted(expected[lane * width + d] * alpha[lane], tile, lane,
+                                         values, d, n);
+            ASSERT_NEAR(found, exact.value, 2e-6 * exact.size + 1e-12)
+                << "lane " << lane << ", column " << d;
           }
         }
       }
