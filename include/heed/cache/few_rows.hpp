@@ -106,11 +106,7 @@ class FewWalk {
     keys_.position = slots_->positions() + keys_.first;
     some_ = false;
     if constexpr (Policies::kMasked) {
-      Visibility visibility = reads_.pack.visibility(rows_, keys_);
-      if (visibility == Visibility::some) {
-        reads_.pack.see(rows_, keys_, seen_.lanes);
-        visibility = seen_.settle(keys_.count, rows_.lanes());
-      }
+      const Visibility visibility = seen_.look(reads_.pack, rows_, keys_);
       if (visibility == Visibility::none) return false;
       some_ = visibility == Visibility::some;
     }

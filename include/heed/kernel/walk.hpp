@@ -117,11 +117,7 @@ class Walk {
     keys_.position = placed.key + keys_.first;
     some_ = false;
     if constexpr (Policies::kMasked) {
-      Visibility visibility = operands_.pack.visibility(rows_, keys_);
-      if (visibility == Visibility::some) {
-        operands_.pack.see(rows_, keys_, seen_.lanes);
-        visibility = seen_.settle(keys_.count, rows_.lanes());
-      }
+      const Visibility visibility = seen_.look(operands_.pack, rows_, keys_);
       if (visibility == Visibility::none) return false;
       some_ = visibility == Visibility::some;
     }

@@ -13,6 +13,14 @@ struct Seen {
   LaneBits lanes[kKeys];
   simd::Reach reach;
 
+  // How the rows of a block see a tile of keys: as the masks know, or pair by pair.
+  template <class Masks>
+  Visibility look(const Masks& masks, const Rows& rows, const Keys& keys) {
+    const Visibility known = masks.visibility(rows, keys);
+    if (known != Visibility::some) return known;
+    masks.see(rows, keys, lanes);
+    return settle(keys.count, rows.lanes());
+  }
   // From lanes[0, n): the reach, and whether the tile is none, some or all for rows in use.
   Visibility settle(Index n, LaneBits in_use) {
     LaneBits any = 0, every = ~LaneBits{0};
