@@ -23,7 +23,8 @@ one shot  the prompt is read whole, and then all that is too much goes at once, 
 
 Every eviction has a margin: 1 - score of the last that goes / score of the first that stays. Where
 it is below MARGIN, other code may decide otherwise; these are listed as [layer, kv head, tokens
-read, margin]. MARGIN is just above the most that float64, tried in the place of float32, moved one of tova's.
+read, margin]. MARGIN is just above the most that float64, tried in the place of float32, moved one
+of tova's.
 """
 
 import hashlib
