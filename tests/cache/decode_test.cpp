@@ -462,4 +462,39 @@ TEST(Nan, StaysInItsRowAndTheOldestGoes) {
   EXPECT_EQ(held(cache), expected);
 }
 
+// R60: what a user's policy throws leaves the cache as it was before that token, full or not.
+template <class E>
+void expect_thrown_tokens_gone(const World& w, E eviction, Index budget) {
+  heed::CacheOptions o = options_of(w, 0);
+  o.budget = budget;
+  o.history = budget > 0;
+  heed::Cache cache{o, eviction};
+  bool armed = true;
+  const auto bomb = heed::where([&](heed::Query q, heed::Key) -> bool {
+    if (armed && q.position == 9 && q.batch == 1 && q.head == 3) throw std::runtime_error("bomb");
+    return true;
+  });
+  decode_piece(w, piece(w, 0, 7), cache, causal & bomb);
+  heed::Cache expected = cache;
+  decode_piece(w, piece(w, 7, 2), expected, causal & bomb);
+  EXPECT_THROW(decode_piece(w, piece(w, 7, 5), cache, causal & bomb), std::runtime_error);
+  EXPECT_EQ(cache.seen(0), 9);
+  EXPECT_TRUE(state_of(cache) == state_of(expected)) << "two tokens came before the bomb";
+  for (int again = 0; again < 3; ++again) {
+    EXPECT_THROW(decode_piece(w, piece(w, 9, 1), cache, causal & bomb), std::runtime_error);
+    EXPECT_TRUE(state_of(cache) == state_of(expected));
+  }
+  armed = false;
+  EXPECT_TRUE(same_bits(decode_piece(w, piece(w, 9, 20), cache, causal & bomb),
+                        decode_piece(w, piece(w, 9, 20), expected, causal & bomb)));
+  EXPECT_TRUE(state_of(cache) == state_of(expected));
+}
+TEST(Decode, R60AnExceptionTakesItsTokenBack) {
+  const World w = cache_world({2, 4, 2, 40, 40, 8, 8}, 60);
+  expect_thrown_tokens_gone(w, heed::Tova{}, 6);
+  expect_thrown_tokens_gone(w, heed::HeavyHitters{}, 6);
+  expect_thrown_tokens_gone(w, heed::Oldest{.sinks = 2}, 6);
+  expect_thrown_tokens_gone(w, heed::Unbounded{}, 0);
+}
+
 }  // namespace

@@ -125,6 +125,26 @@ TEST_P(FewRows, AbsorbIsTheRunningSoftmax) {
   }
 }
 
+// Nor do they depend on how many others there are: grouped heads are heads with copied keys.
+TEST_P(FewRows, AbsorbDoesNotDependOnTheNumberOfRows) {
+  Random r(6);
+  Floats tile(kKeys * kRows), offset(kRows), alpha(kRows);
+  tile.randomise(r);
+  for (const Index n : {1, 7, 16, 61, 64}) {
+    std::vector<float> first;
+    for (const Index count : kCounts) {
+      Floats x(kKeys * kRows), max(kRows, -kInfinity), sum(kRows), moment(kRows);
+      std::copy_n(tile.data(), kKeys * kRows, x.data());
+      simd.absorb(x.data(), n, {max.data(), sum.data(), moment.data(), offset.data()},
+                  alpha.data(), count);
+      std::vector<float> found{max[0], sum[0], moment[0], alpha[0]};
+      for (Index j = 0; j < n; ++j) found.push_back(x[j * kRows]);
+      if (first.empty()) first = found;
+      ASSERT_EQ(found, first) << "count " << count << ", n " << n;
+    }
+  }
+}
+
 // A lane's bits are its own, whatever stands in the others.
 TEST_P(FewRows, AbsorbIsLaneLocal) {
   Random r(3);

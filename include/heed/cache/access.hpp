@@ -70,6 +70,20 @@ struct CacheAccess {
       came(c, bank, position);
     }
   }
+  // As if the newest token of an entry had never come: append() undone, before anything was evicted.
+  template <class E>
+  static void withdraw(Cache<E>& c, Index b, Index next_position) {
+    auto& entry = c.entries_[std::size_t(b)];
+    --entry.seen;
+    entry.next_position = next_position;
+    for (Index g = 0; g < c.banks_per_entry(); ++g) {
+      auto& bank = c.bank(b, g);
+      bank.slots.remove(bank.slots.size() - 1);
+      if (!c.options_.history) continue;
+      bank.came.pop_back();
+      bank.survival.pop_back();
+    }
+  }
   template <class E, class Bank>
   static void came(const Cache<E>& c, Bank& bank, Index position) {
     if (!c.options_.history) return;

@@ -24,6 +24,33 @@
 namespace heed::inline HEED_ABI {
 namespace detail {
 
+// The tokens of one step, one per active entry. If an exception leaves the step (a user's policy, an
+// allocation), they are taken back, and the cache is as it was before them.
+template <class E>
+class Arrivals {
+ public:
+  Arrivals(Cache<E>& cache, const Index* active) : cache_(cache), active_(active) {}
+  Arrivals(const Arrivals&) = delete;
+  ~Arrivals() {
+    for (Index b = 0; !stay_ && b < count_; ++b) {
+      if (active_[b]) CacheAccess::withdraw(cache_, b, before_[b]);
+    }
+  }
+  void add(Index b, Index position) {
+    before_[b] = cache_.next_position(b);
+    if (active_[b]) CacheAccess::append(cache_, b, position);
+    count_ = b + 1;
+  }
+  void stay() { stay_ = true; }
+
+ private:
+  Cache<E>& cache_;
+  const Index* active_;
+  Buffer<Index> before_{cache_.options().batch};
+  Index count_ = 0;
+  bool stay_ = false;
+};
+
 // Attends and stores the tokens of a checked call, one after the other.
 template <class Executor, class E, class... Ps>
 void decode_tokens(Executor&& executor, const Into& into, const CacheCall& call, Cache<E>& cache,
@@ -43,10 +70,11 @@ void decode_tokens(Executor&& executor, const Into& into, const CacheCall& call,
     Objects<Tables> tables(s.batch);
     Index most = 0;
     bool any = false;
+    Arrivals<E> arrivals(cache, active.data());
     for (Index b = 0; b < s.batch; ++b) {
       active[b] = t < call.count[b];
       any = any || active[b];
-      if (active[b]) CacheAccess::append(cache, b, call.position[b * s.q_len + t]);
+      arrivals.add(b, call.position[b * s.q_len + t]);
       for (Index g = 0; g < o.kv_heads; ++g) most = std::max(most, cache.size(b, g));
       if (!in_cache) tables.push(pack.tables({call.position + b * s.q_len + t, active[b]}, s.dim));
     }
@@ -78,6 +106,7 @@ void decode_tokens(Executor&& executor, const Into& into, const CacheCall& call,
     const Reads reads{cache,      pack,       q,          &tables,   zeros.data(), o.heads,
                       o.kv_heads, o.heads / o.kv_heads, o.dim, o.v_dim,  in_cache};
     Step<E, Ps...>(reads, scratch, s.batch).run_all(executor, into, t, active.data());
+    arrivals.stay();
   }
 }
 

@@ -17,7 +17,7 @@
 //   static constexpr Index numbers; double* memory(Index slot)    what it remembers of a slot
 //   Index sinks                         the first positions never go
 //   Index newest(Index budget) const    how many of the newest never go
-//   Tova, HeavyHitters, Oldest and Unbounded are such policies.
+// None of them may throw. Tova, HeavyHitters, Oldest and Unbounded are such policies.
 
 #pragma once
 

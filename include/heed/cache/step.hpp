@@ -9,8 +9,6 @@
 
 #pragma once
 
-#include <atomic>
-
 #include "../kernel/into.hpp"
 #include "few_rows.hpp"
 
@@ -77,7 +75,7 @@ class Step {
       for (Index piece = first; piece < first + pieces / jobs_per_head; ++piece) {
         attend(b, g, piece / parts_, piece % parts_);
       }
-      if (std::atomic_ref(left[head]).fetch_sub(1) == 1) finish(b, g, into, t);
+      if (__atomic_fetch_sub(left + head, Index{1}, __ATOMIC_ACQ_REL) == 1) finish(b, g, into, t);
     });
     for (Index b = 0; b < batch_; ++b) {
       for (Index g = 0; active[b] && g < CacheAccess::banks(reads_.cache); ++g) settle(b, g);

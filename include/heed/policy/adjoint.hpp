@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The pack backwards: the scores of one tile are run forward once more, each one's input is kept,
-// and the adjoints are taken in reverse order. At most kKept tiles of scratch per score.
+// and the adjoints are taken in reverse order. A tile of scratch per score and one more; where a
+// score walks, as many again for each of at most kKept tiles.
 
 #pragma once
 
@@ -89,9 +90,9 @@ class Tape {
   using Policies = Pack<Ps...>;
   using Parameters = PolicyGradients<Ps...>;
 
-  // Tiles whose logits may be kept from a first walk to the second, which saves a product and a walk
-  // of the scores. Memory comes as they do: a gate walk is over after a few as a rule, and never are
-  // there more than these, two megabytes with one score.
+  // Tiles whose logits may be kept from a first walk to the second, which saves a product and a
+  // walk of the scores. Memory comes as they do: a gate walk is over after a few as a rule, and
+  // never are there more than these, two megabytes per thread with one score.
   static constexpr Index kKept = 64;
 
   explicit Tape(const Policies& pack) : pack_(pack), kept_(1) {}

@@ -108,9 +108,11 @@ HEED_INLINE void weighted_few(float* out, Index width, const float* tile,
       total[r][v] = load(out + r * width + column + v * kLanes) * alpha[r];
     }
   }
-  const Index last = column + vectors * kLanes == width ? ahead.width : column + vectors * kLanes;
+  // The lines of these columns that no columns before have fetched.
+  const Index end = column + vectors * kLanes, from = (column + 15) / 16 * 16;
+  const Index to = end == width || end > ahead.width ? ahead.width : end;
   for (Index j = 0; j < n; ++j) {
-    if (j < ahead.count) prefetch(ahead.rows[j], column, last);
+    if (j < ahead.count) prefetch(ahead.rows[j], from, to);
     const float* const value = values[j] + column;
     F x[vectors];
 #pragma GCC unroll 8

@@ -129,21 +129,15 @@ HEED_INLINE void absorb_four(float* tile, Index n, const Softmax& state, float* 
 }
 
 inline void absorb_few(float* tile, Index n, const Softmax& state, float* alpha, Index count) {
-  for (Index lane = 0; lane < count;) {
-    const bool whole = count - lane > kLanes - 4;
+  for (Index lane = 0; lane < count; lane += 4) {
     const Softmax here{state.max + lane, state.sum + lane,
                        state.moment == nullptr ? nullptr : state.moment + lane,
                        state.offset + lane};
-    if (whole && state.moment != nullptr) {
-      absorb_lanes<true>(tile, n, state, alpha, kReachAll, lane);
-    } else if (whole) {
-      absorb_lanes<false>(tile, n, state, alpha, kReachAll, lane);
-    } else if (state.moment != nullptr) {
+    if (state.moment != nullptr) {
       absorb_four<true>(tile + lane, n, here, alpha + lane);
     } else {
       absorb_four<false>(tile + lane, n, here, alpha + lane);
     }
-    lane += whole ? kLanes : 4;
   }
 }
 

@@ -23,11 +23,12 @@ struct Ahead {
 
 struct DecodeTable {
   // tile[j * kRows + lane] = queries[lane] . keys[j] for j < n and lane < count; lanes up to the
-  // next multiple of kFew are written with anything. Queries are [count padded to kFew][width],
+  // next multiple of kFew may be written with anything. Queries are [count padded to kFew][width],
   // width a multiple of kPad.
   void (*dots)(float* tile, const float* queries, Index count, Index width,
                const float* const* keys, Index n, const Ahead& ahead);
-  // ForwardTable::absorb for lanes < count (others are left as they are or written with anything).
+  // ForwardTable::absorb for lanes < count. Lanes up to the next multiple of kFew, and keys up to
+  // that of 8 (a tile has room for kKeys), may be written with anything.
   void (*absorb)(float* tile, Index n, const Softmax& state, float* alpha, Index count);
   // out[lane][0, width) = out * alpha + sum_j tile[j][lane] * values[j] for lanes [first, last).
   void (*weighted_sum)(float* out, Index width, const float* tile, const float* const* values,
