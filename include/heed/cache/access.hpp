@@ -70,7 +70,7 @@ struct CacheAccess {
       came(c, bank, position);
     }
   }
-  // As if the newest token of an entry had never come: append() undone, before anything was evicted.
+  // As if the newest token of an entry had never come: undoes append() while nothing is evicted.
   template <class E>
   static void withdraw(Cache<E>& c, Index b, Index next_position) {
     auto& entry = c.entries_[std::size_t(b)];

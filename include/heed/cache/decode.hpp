@@ -24,8 +24,8 @@
 namespace heed::inline HEED_ABI {
 namespace detail {
 
-// The tokens of one step, one per active entry. If an exception leaves the step (a user's policy, an
-// allocation), they are taken back, and the cache is as it was before them.
+// The tokens of one step, one per active entry. If an exception leaves the step (a user's policy,
+// an allocation), they are taken back, and the cache is as it was before them.
 template <class E>
 class Arrivals {
  public:
