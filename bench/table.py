@@ -304,9 +304,8 @@ def decode(results):
             if get("bandwidth_share") is None:
                 row.append("–")
                 continue
-            row.append(f"{get('real_time'):.0f} µs, {100 * get('bandwidth_share'):.0f} % "
-                       f"of {get('read_GB_per_s'):.0f} GB/s, "
-                       f"{100 * get('fma_share'):.0f} % of the multiply-add rate")
+            row.append(f"{get('real_time'):.0f} µs, {100 * get('bandwidth_share'):.0f} % of "
+                       f"{get('read_GB_per_s'):.0f} GB/s, {100 * get('fma_share'):.0f} %")
         rows.append(row)
     lines = titled(["### One decode step: time, share of the read bandwidth, share of the "
                     "multiply-add rate", ""], table(head, rows))
